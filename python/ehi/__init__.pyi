@@ -34,7 +34,12 @@ from .shards import TermStatistics
 _Path = str | PathLike[str]
 _Model = Model | _Path | _SentenceTransformer
 _Progress = Callable[[str, int, int | None], object] | bool | None
-_Vectors = NDArray[np.float32] | NDArray[np.float16]
+# Arrays of any library, columns of lists, and lists of numbers.
+_Vectors = NDArray[Any] | Sequence[float] | Sequence[Sequence[float]] | Sequence[NDArray[Any]]
+# A list, an array or a column of a frame.
+_Column = Iterable[Any]
+# A frame of pandas or polars, a table of pyarrow, or what gives dictionaries.
+_Documents = Iterable[Mapping[str, Any]] | Any
 _Json = dict[str, Any]
 _Filter = Mapping[str, Any] | str
 _Mode = Literal["best", "dense", "lexical", "hybrid"]
@@ -43,7 +48,7 @@ _Precision = Literal["f32", "int8"]
 _Durability = Literal["none", "on_flush", "every_batch"]
 _Similarity = Literal["cosine", "dot", "manhattan"]
 _Role = Literal["query", "document"]
-_Judgments = Iterable[tuple[str, str] | tuple[str, str, int] | _Json]
+_Judgments = Iterable[tuple[str, str] | tuple[str, str, float] | Sequence[Any] | _Json] | Any
 
 __version__: str
 __all__ = [
@@ -75,7 +80,7 @@ __all__ = [
 class Error(Exception):
     kind: str
 
-class InputError(Error): ...
+class InputError(Error, ValueError): ...
 class FilterError(InputError): ...
 class StoreError(Error): ...
 class LockedError(StoreError): ...
@@ -119,8 +124,8 @@ class Model:
         self,
         *,
         data: _Path | None = None,
-        documents: Iterable[Mapping[str, Any]] | None = None,
-        pairs: Sequence[tuple[str, str]] | None = None,
+        documents: _Documents | None = None,
+        pairs: _Judgments | None = None,
         kind: Literal["static", "none"] = "static",
         texts: int | None = None,
         passes: int | None = None,
@@ -330,22 +335,22 @@ class Index:
     def __iter__(self) -> Documents: ...
     def add(
         self,
-        documents: Iterable[Mapping[str, Any]] | Sequence[str] | None = None,
-        texts: Sequence[str] | None = None,
-        titles: Sequence[str] | None = None,
-        metadata: Sequence[Any] | None = None,
+        documents: _Documents | _Column | None = None,
+        texts: _Column | None = None,
+        titles: _Column | None = None,
+        metadata: _Column | None = None,
         *,
-        ids: Sequence[str] | None = None,
+        ids: _Column | None = None,
         all_or_none: bool = False,
         progress: _Progress = None,
     ) -> InsertSummary: ...
     def add_vectors(
         self,
-        ids: Sequence[str],
+        ids: _Column,
         vectors: _Vectors,
-        texts: Sequence[str] | None = None,
-        titles: Sequence[str] | None = None,
-        metadata: Sequence[Any] | None = None,
+        texts: _Column | None = None,
+        titles: _Column | None = None,
+        metadata: _Column | None = None,
         *,
         progress: _Progress = None,
     ) -> InsertSummary: ...
@@ -397,7 +402,7 @@ class Index:
     @overload
     def search(
         self,
-        query: _Vectors,
+        query: _Vectors | Iterable[str],
         k: int = 10,
         **options: Unpack[_SearchOptions],
     ) -> Any: ...
@@ -420,20 +425,20 @@ class Index:
         *,
         terms: int | None = None,
         samples: int | None = None,
-        queries: Sequence[str] | None = None,
+        queries: _Column | None = None,
     ) -> list[_Json]: ...
     def verify(self, *, progress: _Progress = None) -> Verification: ...
     def snapshot(self, target: _Path) -> None: ...
     def compact(self, *, progress: _Progress = None) -> None: ...
     def make_lexical(self, words: str = "tokens", *, progress: _Progress = None) -> None: ...
     def rebuild_postings(self, *, progress: _Progress = None) -> None: ...
-    def calibrate(self, questions: Sequence[str] | None = None, *, progress: _Progress = None) -> _Json: ...
+    def calibrate(self, questions: _Column | None = None, *, progress: _Progress = None) -> _Json: ...
     def tune(
         self,
         *,
         leaves: int | None = None,
         passes: int | None = None,
-        questions: Sequence[str] | None = None,
+        questions: _Column | None = None,
         always: bool = False,
         seed: int = 0,
         checkpoints: _Path | None = None,
@@ -446,7 +451,7 @@ class Index:
     def judgments_of(self, question: str, ids: Sequence[str]) -> list[_Json | None]: ...
     def forget(
         self,
-        pairs: Sequence[tuple[str, str]] | None = None,
+        pairs: _Judgments | None = None,
         *,
         question: str | None = None,
         before: float | None = None,
@@ -478,7 +483,7 @@ class Index:
         kind: Literal["static", "none"] = "static",
         texts: int | None = None,
         passes: int | None = None,
-        questions: Sequence[str] | None = None,
+        questions: _Column | None = None,
         seed: int = 0,
         progress: _Progress = None,
     ) -> _Json | None: ...
@@ -506,7 +511,7 @@ class ScopedIndex:
     @overload
     def search(
         self,
-        query: _Vectors,
+        query: _Vectors | Iterable[str],
         k: int = 10,
         **options: Unpack[_SearchOptions],
     ) -> Any: ...
@@ -526,8 +531,8 @@ def train(
     output: _Path,
     *,
     data: _Path | None = None,
-    documents: Iterable[Mapping[str, Any]] | None = None,
-    pairs: Sequence[tuple[str, str]] | None = None,
+    documents: _Documents | None = None,
+    pairs: _Judgments | None = None,
     config: Mapping[str, Any] | None = None,
     progress: _Progress = None,
 ) -> tuple[Model, _Json]: ...
@@ -536,8 +541,8 @@ def train_reranker(
     output: _Path,
     *,
     data: _Path | None = None,
-    documents: Iterable[Mapping[str, Any]] | None = None,
-    pairs: Sequence[tuple[str, str]] | None = None,
+    documents: _Documents | None = None,
+    pairs: _Judgments | None = None,
     index: Index | None = None,
     dev_fraction: float = 0.1,
     config: Mapping[str, Any] | None = None,

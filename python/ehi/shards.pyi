@@ -2,7 +2,6 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import Any, TypeAlias, final
 
-import numpy as np
 import numpy.typing as npt
 
 from typing_extensions import Unpack
@@ -10,7 +9,7 @@ from typing_extensions import Unpack
 from . import Index, Model, _Judgments, _SearchOptions
 
 _Path: TypeAlias = str | PathLike[str]
-_Vector: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float16]
+_Vector: TypeAlias = npt.NDArray[Any] | Sequence[float]
 _Candidate: TypeAlias = tuple[str, float | None, float | None, bool, bool]
 _Moved: TypeAlias = tuple[str, float, dict[str, Any] | None]
 

@@ -1,58 +1,30 @@
-//! Documents from columns of equal length, or from dictionaries.
+//! Lists of strings, and results that are one or several.
 
-use ehi::Document;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
-use crate::value::{self, document, text};
+use crate::value::{plain_values, text, type_name};
 
-pub fn dictionaries(documents: &Bound<'_, PyAny>) -> PyResult<Vec<Document>> {
-    if documents.is_instance_of::<PyString>() {
-        return Err(PyTypeError::new_err("documents are dictionaries; ids go with texts"));
-    }
-    documents.try_iter()?.enumerate().map(|(place, item)| document(&item?, place)).collect()
-}
-
-/// Documents of columns of equal length, of which all but the ids may be missing.
-pub fn columns(
-    ids: &Bound<'_, PyAny>,
-    texts: Option<&Bound<'_, PyAny>>,
-    titles: Option<&Bound<'_, PyAny>>,
-    metadata: Option<&Bound<'_, PyAny>>,
-) -> PyResult<Vec<Document>> {
-    let ids = strings("ids", ids)?;
-    let column = |name, values: Option<&Bound<'_, PyAny>>| match values {
-        Some(values) => of_length(name, strings(name, values)?, ids.len()),
-        None => Ok(vec![String::new(); ids.len()]),
-    };
-    let (texts, titles) = (column("texts", texts)?, column("titles", titles)?);
-    let metadata = match metadata {
-        Some(metadata) => {
-            if metadata.is_instance_of::<PyDict>() {
-                let what = "`metadata` is a list, of a dictionary or None for each document";
-                return Err(PyTypeError::new_err(what));
-            }
-            let values = metadata.try_iter()?.enumerate().map(|(place, item)| {
-                let item = item?;
-                if item.is_none() { Ok(None) } else { value::metadata(&item, place).map(Some) }
-            });
-            of_length("metadata", values.collect::<PyResult<Vec<_>>>()?, ids.len())?
-        }
-        None => vec![None; ids.len()],
-    };
-    let all = ids.into_iter().zip(texts).zip(titles).zip(metadata);
-    Ok(all
-        .map(|(((id, text), title), metadata)| Document { metadata, ..Document::new(id, title, text) })
-        .collect())
-}
-
-pub fn strings(name: &str, values: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+/// The values of a list, an array or a column.
+pub fn values<'py>(name: &str, values: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
     if values.is_instance_of::<PyString>() {
         return Err(PyTypeError::new_err(format!("`{name}` is a list of strings, not one string")));
     }
-    let one = |(place, item): (usize, PyResult<_>)| text(&item?, || format!("`{name}` {place}"));
-    values.try_iter()?.enumerate().map(one).collect()
+    let is_table = values.is_instance_of::<PyDict>() || values.hasattr("columns")?;
+    let not_a_list = || {
+        let found = type_name(values);
+        PyTypeError::new_err(format!("`{name}` is a list or a column with a value for each row, not {found}"))
+    };
+    if is_table {
+        return Err(not_a_list());
+    }
+    plain_values(values)?.try_iter().map_err(|_| not_a_list())?.collect()
+}
+
+pub fn strings(name: &str, given: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    let one = |(place, item)| text(item, || format!("`{name}` {place}"));
+    values(name, given)?.iter().enumerate().map(one).collect()
 }
 
 /// The texts of one string or of a list; also returns whether it was one string.
@@ -68,12 +40,5 @@ pub fn one_or_list(py: Python<'_>, mut results: Vec<Py<PyAny>>, is_one: bool) ->
     match is_one {
         true => Ok(results.swap_remove(0)),
         false => Ok(PyList::new(py, results)?.into_any().unbind()),
-    }
-}
-
-fn of_length<T>(name: &str, values: Vec<T>, expected: usize) -> PyResult<Vec<T>> {
-    match values.len() == expected {
-        true => Ok(values),
-        false => Err(PyValueError::new_err(format!("{expected} ids and {} {name}", values.len()))),
     }
 }

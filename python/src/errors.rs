@@ -1,11 +1,16 @@
 //! Exceptions: one class for each kind of the library's error, with its text.
 
 use pyo3::create_exception;
-use pyo3::exceptions::PyException;
+use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
 
 create_exception!(ehi, Error, PyException, "What a call of the package fails with.");
-create_exception!(ehi, InputError, Error, "A document, a question or an option that cannot be used.");
+create_exception!(
+    ehi,
+    InputError,
+    Error,
+    "A document, a question or an option that cannot be used; also a `ValueError`."
+);
 create_exception!(ehi, FilterError, InputError, "A malformed filter.");
 create_exception!(ehi, StoreError, Error, "The directory of an index: missing, damaged, full, in use.");
 create_exception!(ehi, LockedError, StoreError, "Another process writes to the index.");
@@ -20,6 +25,14 @@ create_exception!(
     "A call that stores documents in groups failed with `stored` of them stored and `refused` not; \
      `__cause__` says why."
 );
+
+/// Makes `InputError` a `ValueError`, too: the macro gives a class one base.
+pub fn init(py: Python<'_>) -> PyResult<()> {
+    let input = py.get_type::<InputError>();
+    input.setattr("__bases__", (py.get_type::<Error>(), py.get_type::<PyValueError>()))?;
+    // Of those that are not the library's own.
+    input.setattr("kind", "BadInput")
+}
 
 /// The exception of a failure.
 ///

@@ -4,12 +4,14 @@
 //! runs a call without the interpreter's lock, `errors.rs` turns failures into exceptions, and `value.rs`
 //! converts data between the two languages.
 
+mod arrow;
 mod call;
 mod columns;
 mod errors;
 mod index;
 mod model;
 mod options;
+mod records;
 mod search;
 mod shards;
 mod training;
@@ -34,6 +36,11 @@ mod _ehi {
     use super::shards::_shards;
     #[pymodule_export]
     use super::training::{evaluate, train, train_reranker};
+
+    #[pymodule_init]
+    fn init(module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
+        super::errors::init(module.py())
+    }
 
     #[pymodule_export]
     #[allow(non_upper_case_globals, reason = "Python's name")]

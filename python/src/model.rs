@@ -7,13 +7,13 @@ use ehi::Bundle;
 use ehi::model::{EncoderPrecision, EncoderSettings, LoadOptions, Role, fetch, hub_name};
 use ehi::train::{self, QueryEncoderChoice, TrainConfig};
 use numpy::{IxDyn, PyArray1, PyArrayDyn, PyArrayMethods};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use crate::call::{in_parts, interruptible, run, watched};
 use crate::columns::one_or_more;
-use crate::errors::ModelError;
-use crate::options::{SIMILARITIES, distillation, one_of, parse};
+use crate::errors::{InputError, ModelError};
+use crate::options::{SIMILARITIES, Whole, distillation, one_of, parse, whole_or_none};
 use crate::training::TrainingData;
 use crate::value::{plain, quoted};
 
@@ -61,7 +61,7 @@ fn open(py: Python<'_>, source: Source, mut settings: EncoderSettings) -> PyResu
     // Distinguishes a bundle from an encoder's folder.
     let is_bundle = path.join("ehi.json").exists();
     if is_bundle && !settings.is_empty() {
-        return Err(PyValueError::new_err(format!(
+        return Err(InputError::new_err(format!(
             "{} is a bundle, which keeps the dimensions and prompts that it was trained with",
             path.display()
         )));
@@ -97,15 +97,15 @@ fn directory(py: Python<'_>, path: PathBuf) -> PyResult<PathBuf> {
 }
 
 fn settings(
-    dim: Option<usize>,
+    dim: Option<Whole>,
     query_prompt: Option<String>,
     document_prompt: Option<String>,
-) -> EncoderSettings {
+) -> PyResult<EncoderSettings> {
     let mut settings = EncoderSettings::new();
-    settings.dim = dim;
+    settings.dim = whole_or_none("dim", dim)?;
     settings.query_prompt = query_prompt;
     settings.document_prompt = document_prompt;
-    settings
+    Ok(settings)
 }
 
 /// A model given as one, or as what makes one. Keep it while its bundle's files are read.
@@ -132,11 +132,11 @@ impl Model {
     fn new(
         py: Python<'_>,
         path: &Bound<'_, PyAny>,
-        dim: Option<usize>,
+        dim: Option<Whole>,
         query_prompt: Option<String>,
         document_prompt: Option<String>,
     ) -> PyResult<Self> {
-        open(py, Source::new(path)?, settings(dim, query_prompt, document_prompt))
+        open(py, Source::new(path)?, settings(dim, query_prompt, document_prompt)?)
     }
 
     /// Folder of the model.
@@ -194,16 +194,16 @@ impl Model {
         py: Python<'_>,
         data: Option<PathBuf>,
         documents: Option<&Bound<'_, PyAny>>,
-        pairs: Option<Vec<(String, String)>>,
+        pairs: Option<&Bound<'_, PyAny>>,
         kind: &str,
-        texts: Option<usize>,
-        passes: Option<usize>,
-        seed: u64,
+        texts: Option<Whole>,
+        passes: Option<Whole>,
+        seed: Whole,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         let options = distillation(kind, texts, passes, seed)?;
         let is_none = options.query_encoder == QueryEncoderChoice::None;
-        let given = match (is_none, &data, documents, &pairs) {
+        let given = match (is_none, &data, documents, pairs) {
             (true, None, None, None) => None,
             _ => Some(TrainingData::new(data, documents, pairs)?),
         };
@@ -295,12 +295,12 @@ impl Encoder {
         py: Python<'_>,
         model: &Bound<'_, PyAny>,
         precision: &str,
-        dim: Option<usize>,
+        dim: Option<Whole>,
         query_prompt: Option<String>,
         document_prompt: Option<String>,
     ) -> PyResult<Self> {
         let precision: EncoderPrecision = parse("precision", precision)?;
-        let mut given = settings(dim, query_prompt, document_prompt);
+        let mut given = settings(dim, query_prompt, document_prompt)?;
         let (source, settings) = match model.cast::<Model>() {
             Ok(_) if !given.is_empty() => {
                 let what = "a Model has its dimensions and prompts; give them to it, or give a path here";

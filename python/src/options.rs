@@ -6,15 +6,16 @@ use std::time::Duration;
 use ehi::model::EncoderPrecision;
 use ehi::train::{DistilOptions, QueryEncoderChoice};
 use ehi::{Analyzer, Durability, Filter, IndexBuilder, Judgment, Similarity};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict};
-use serde::Deserialize;
+use pyo3::types::{PyBool, PyDict, PyList, PyTuple};
+use serde_json::Value;
 
-use crate::columns::one_or_more;
-use crate::errors::exception;
+use crate::columns::{one_or_more, strings};
+use crate::errors::{InputError, exception};
 use crate::model::model;
-use crate::value::from_python;
+use crate::records::{Rows, dictionaries, frame};
+use crate::value::{from_python, of_data, type_name};
 
 pub const SIMILARITIES: [(&str, Similarity); 3] =
     [("cosine", Similarity::Cosine), ("dot", Similarity::DotProduct), ("manhattan", Similarity::Manhattan)];
@@ -23,21 +24,27 @@ const DURABILITIES: [(&str, Durability); 3] =
     [("none", Durability::None), ("on_flush", Durability::OnFlush), ("every_batch", Durability::EveryBatch)];
 
 pub fn parse<T: FromStr<Err: std::fmt::Display>>(name: &str, text: &str) -> PyResult<T> {
-    text.parse().map_err(|error| PyValueError::new_err(format!("`{name}`: {error}")))
+    text.parse().map_err(|error| InputError::new_err(format!("`{name}`: {error}")))
 }
 
 pub fn one_of<T: Copy>(name: &str, text: &str, known: &[(&str, T)]) -> PyResult<T> {
     let found = known.iter().find(|(own, _)| *own == text);
     found.map(|(_, value)| *value).ok_or_else(|| {
         let known: Vec<&str> = known.iter().map(|(own, _)| *own).collect();
-        PyValueError::new_err(format!("`{name}` is `{text}`; known are {}", known.join(", ")))
+        InputError::new_err(format!("`{name}` is `{text}`; known are {}", known.join(", ")))
+    })
+}
+
+/// A time from 0 in a unit, which has that number of seconds.
+pub fn time_of(name: &str, unit: &str, value: f64, seconds: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(value * seconds).map_err(|_| {
+        InputError::new_err(format!("`{name}` is {value}; it must be a number of {unit} from 0"))
     })
 }
 
 /// Seconds, from 0.
 pub fn seconds(name: &str, value: f64) -> PyResult<Duration> {
-    Duration::try_from_secs_f64(value)
-        .map_err(|_| PyValueError::new_err(format!("`{name}` is {value}; seconds are a number from 0")))
+    time_of(name, "seconds", value, 1.0)
 }
 
 /// A filter from a dictionary or from JSON.
@@ -70,55 +77,136 @@ pub fn chosen(
     }
 }
 
-/// Fields of a judgment given as a dictionary.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Fields {
-    question: String,
-    id: String,
-    grade: Option<i32>,
-    weight: Option<f64>,
-    time: Option<u64>,
+/// What a judgment is made of, in the order of a tuple.
+const OF_JUDGMENTS: [&str; 5] = ["question", "id", "grade", "weight", "time"];
+/// What `Index.standings` adds, which follows from the others.
+const OF_STANDINGS: [&str; 4] = ["has_document", "stale", "contradicted", "left"];
+
+/// Judgments from tuples of question, id and, if it is not 1, grade, from dictionaries as the package returns
+/// them, in which only question and id must be there, or from a frame with these columns.
+pub fn judgments<'py>(given: &Bound<'py, PyAny>) -> PyResult<Vec<Judgment>> {
+    let fields = |names: &[String], row: Bound<'py, PyAny>| -> PyResult<Vec<(String, Bound<'py, PyAny>)>> {
+        names.iter().cloned().zip(row.try_iter()?).map(|(name, value)| Ok((name, value?))).collect()
+    };
+    if let Some(Rows { columns, rows }) = frame(given)? {
+        let rows = rows.try_iter()?.enumerate();
+        return rows.map(|(place, row)| judgment(place, fields(&columns, row?)?)).collect();
+    }
+    let names = OF_JUDGMENTS.map(str::to_owned);
+    let one = |(place, item): (usize, PyResult<Bound<'py, PyAny>>)| {
+        let item = item?;
+        if let Ok(own) = item.cast::<PyDict>() {
+            let own = own.iter().map(|(name, value)| Ok((name.extract()?, value)));
+            return judgment(place, own.collect::<PyResult<_>>()?);
+        }
+        let is_row = item.is_instance_of::<PyTuple>() || item.is_instance_of::<PyList>();
+        match item.len() {
+            Ok(2 | 3) if is_row => judgment(place, fields(&names, item)?),
+            _ => Err(PyTypeError::new_err(format!(
+                "pair {place} is none of (question, id), (question, id, grade) and a dictionary of those, but {}",
+                item.repr()?
+            ))),
+        }
+    };
+    dictionaries("pairs", given)?.enumerate().map(one).collect()
 }
 
-/// Judgments from tuples of question, id and, if it is not 1, grade, or from dictionaries as the package
-/// returns them, in which only question and id must be there.
-pub fn judgments(value: &Bound<'_, PyAny>) -> PyResult<Vec<Judgment>> {
-    let mut judgments = Vec::new();
-    for (place, item) in value.try_iter()?.enumerate() {
-        let item = item?;
-        let judgment = if item.is_instance_of::<PyDict>() {
-            let own: Fields = pythonize::depythonize(&item)
-                .map_err(|error| PyTypeError::new_err(format!("judgment {place}: {error}")))?;
-            let new = Judgment::new(own.question, own.id, own.grade.unwrap_or(1));
-            let time = own.time.unwrap_or(new.time);
-            new.with_weight(own.weight.unwrap_or(1.0)).at(time)
-        } else if let Ok((question, id)) = item.extract::<(String, String)>() {
-            Judgment::new(question, id, 1)
-        } else if let Ok((question, id, grade)) = item.extract::<(String, String, i32)>() {
-            Judgment::new(question, id, grade)
-        } else {
-            return Err(PyTypeError::new_err(format!(
-                "pair {place} is none of (question, id), (question, id, grade) and a dictionary of those"
-            )));
+/// A judgment from its fields; one without a value counts as absent.
+fn judgment(place: usize, fields: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<Judgment> {
+    let (mut own, mut grade, mut weight, mut time) = ([None, None], 1, 1.0, None);
+    for (name, value) in &fields {
+        let wrong = |expected: &str| {
+            let found = value.repr().map_or_else(|_| type_name(value), |found| found.to_string());
+            InputError::new_err(format!("pair {place}: `{name}` is {found}; expected {expected}"))
         };
-        judgments.push(judgment);
+        let found = of_data(value, &mut 0).map_err(|_| wrong("a string or a number"))?;
+        match (&**name, found) {
+            (_, Value::Null) => {}
+            ("question", Value::String(text)) => own[0] = Some(text),
+            ("question", _) => return Err(wrong("a string")),
+            ("id", Value::String(text)) => own[1] = Some(text),
+            ("id", Value::Number(id)) if !id.is_f64() => own[1] = Some(id.to_string()),
+            ("id", _) => return Err(wrong("a string or a whole number")),
+            ("grade", found) => {
+                let number =
+                    found.as_f64().filter(|own| own.fract() == 0.0 && own.abs() <= f64::from(i32::MAX));
+                let expected = "a whole number: 1 or more if the document answers, 0 or less if it does not";
+                grade = number.ok_or_else(|| wrong(expected))? as i32;
+            }
+            ("weight", found) => weight = found.as_f64().ok_or_else(|| wrong("a number"))?,
+            ("time", found) => {
+                let seconds = found.as_f64().filter(|seconds| *seconds >= 0.0);
+                time = Some(seconds.ok_or_else(|| wrong("a number of seconds since 1970"))? as u64);
+            }
+            (name, _) if OF_STANDINGS.contains(&name) => {}
+            _ => {
+                let known = OF_JUDGMENTS.join(", ");
+                return Err(InputError::new_err(format!(
+                    "pair {place} has a field `{name}`; known are {known}; leave it out"
+                )));
+            }
+        }
     }
-    Ok(judgments)
+    let [Some(question), Some(id)] = own else {
+        let missing = if own[0].is_none() { "question" } else { "id" };
+        return Err(InputError::new_err(format!(
+            "pair {place} has no `{missing}`; a pair is (question, id), with a grade if it is not 1"
+        )));
+    };
+    let judgment = Judgment::new(question, id, grade).with_weight(weight);
+    Ok(match time {
+        Some(time) => judgment.at(time),
+        None => judgment,
+    })
+}
+
+/// Pairs of question and document id.
+pub fn pairs(given: &Bound<'_, PyAny>) -> PyResult<Vec<(String, String)>> {
+    Ok(judgments(given)?.into_iter().map(|own| (own.question, own.id)).collect())
+}
+
+/// Questions in any list, or none.
+pub fn questions(name: &str, given: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<String>> {
+    given.map_or_else(|| Ok(Vec::new()), |given| strings(name, given))
+}
+
+/// A whole number of a caller, of any size.
+pub type Whole = i128;
+
+/// A whole number that is not negative and fits its type.
+pub fn whole<T: TryFrom<Whole>>(name: &str, value: Whole) -> PyResult<T> {
+    T::try_from(value).map_err(|_| {
+        let bits = 8 * size_of::<T>();
+        let expected = format!("a whole number from 0, of at most {bits} bits");
+        InputError::new_err(format!("`{name}` is {value}; it must be {expected}"))
+    })
+}
+
+pub fn whole_or_none<T: TryFrom<Whole>>(name: &str, value: Option<Whole>) -> PyResult<Option<T>> {
+    value.map(|value| whole(name, value)).transpose()
+}
+
+/// The value of a keyword; an error about its type names it.
+pub fn keyword<'a, 'py, T: FromPyObject<'a, 'py>>(name: &str, value: &'a Bound<'py, PyAny>) -> PyResult<T> {
+    value.extract().map_err(|error: T::Error| {
+        let error: PyErr = error.into();
+        PyTypeError::new_err(format!("`{name}`: {}", error.value(value.py())))
+    })
 }
 
 /// How a fast encoder of questions is made.
 pub fn distillation(
     kind: &str,
-    texts: Option<usize>,
-    passes: Option<usize>,
-    seed: u64,
+    texts: Option<Whole>,
+    passes: Option<Whole>,
+    seed: Whole,
 ) -> PyResult<DistilOptions> {
+    let seed = whole("seed", seed)?;
     let known = [("static", QueryEncoderChoice::Static), ("none", QueryEncoderChoice::None)];
     let mut options =
         DistilOptions { query_encoder: one_of("kind", kind, &known)?, seed, ..DistilOptions::default() };
-    options.texts = texts.unwrap_or(options.texts);
-    options.passes = passes.unwrap_or(options.passes);
+    options.texts = whole_or_none("texts", texts)?.unwrap_or(options.texts);
+    options.passes = whole_or_none("passes", passes)?.unwrap_or(options.passes);
     Ok(options)
 }
 
@@ -140,27 +228,29 @@ pub fn builder(
             continue;
         }
         builder = match name {
-            "similarity" => builder.similarity(one_of(name, value.extract()?, &SIMILARITIES)?),
-            "durability" => builder.durability(one_of(name, value.extract()?, &DURABILITIES)?),
-            "codes" => builder.codes(value.extract()?),
-            "words" => match value.extract()? {
+            "similarity" => builder.similarity(one_of(name, keyword(name, &value)?, &SIMILARITIES)?),
+            "durability" => builder.durability(one_of(name, keyword(name, &value)?, &DURABILITIES)?),
+            "codes" => builder.codes(keyword(name, &value)?),
+            "words" => match keyword::<&str>(name, &value)? {
                 "none" => builder.analyzer(None),
                 text => builder.analyzer(parse::<Analyzer>(name, text)?),
             },
-            "precision" => builder.encoder_precision(parse::<EncoderPrecision>(name, value.extract()?)?),
-            "wait" => builder.lock_wait(seconds(name, value.extract()?)?),
+            "precision" => {
+                builder.encoder_precision(parse::<EncoderPrecision>(name, keyword(name, &value)?)?)
+            }
+            "wait" => builder.lock_wait(seconds(name, keyword(name, &value)?)?),
             "passages" => {
                 is_sized = false;
                 if value.is(&*PyBool::new(py, false)) {
                     builder.whole_documents()
                 } else {
-                    let (tokens, overlap) = value.extract()?;
+                    let (tokens, overlap) = keyword(name, &value)?;
                     builder.passages(tokens, overlap)
                 }
             }
-            "expires" => builder.expires(value.extract::<String>()?),
-            "lazy_encoder" => builder.lazy_encoder(value.extract()?),
-            "own_model" => builder.own_model(value.extract()?),
+            "expires" => builder.expires(keyword::<String>(name, &value)?),
+            "lazy_encoder" => builder.lazy_encoder(keyword(name, &value)?),
+            "own_model" => builder.own_model(keyword(name, &value)?),
             "model" => builder.expect_model(&model(py, &value)?.bundle),
             _ => builder,
         };

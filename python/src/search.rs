@@ -13,27 +13,44 @@ use serde_json::{Map, Value, json};
 
 use crate::errors::exception;
 use crate::model::Reranker;
+use crate::options::{Whole, keyword, whole};
 use crate::shards::TermStatistics;
-use crate::value::{from_python, plain, to_python};
+use crate::value::{from_python, in_member, plain, to_python};
+
+/// Keywords that are whole numbers.
+const WHOLE: [&str; 3] = ["beam", "passages", "per_group"];
 
 /// A request from the keywords of a search: those of `SearchRequest::from_json`, `reranker`, `rerank_depth`
 /// and `statistics`.
-pub fn request(py: Python<'_>, k: usize, options: Option<&Bound<'_, PyDict>>) -> PyResult<SearchRequest> {
+pub fn request(py: Python<'_>, k: Whole, options: Option<&Bound<'_, PyDict>>) -> PyResult<SearchRequest> {
     let (mut rerank, mut statistics) = (None, None);
     let mut depth = RERANK_DEPTH;
-    let mut json = Map::from_iter([("k".to_owned(), k.into())]);
+    let mut json = Map::from_iter([("k".to_owned(), whole::<usize>("k", k)?.into())]);
     for (name, value) in options.into_iter().flatten().filter(|(_, value)| !value.is_none()) {
         match name.extract::<&str>()? {
-            "reranker" => rerank = Some(value.cast::<Reranker>()?.get().reranker.clone()),
-            "rerank_depth" => depth = value.extract()?,
-            "statistics" => statistics = Some(Arc::clone(&value.cast::<TermStatistics>()?.get().statistics)),
+            "reranker" => {
+                let expected = |_| PyTypeError::new_err("`reranker` is a Reranker: ehi.Reranker(path)");
+                rerank = Some(value.cast::<Reranker>().map_err(expected)?.get().reranker.clone());
+            }
+            "rerank_depth" => depth = whole("rerank_depth", keyword("rerank_depth", &value)?)?,
+            "statistics" => {
+                let expected = |_| PyTypeError::new_err("`statistics` are of `ehi.shards.term_statistics`");
+                statistics =
+                    Some(Arc::clone(&value.cast::<TermStatistics>().map_err(expected)?.get().statistics));
+            }
+            name if WHOLE.contains(&name) && !value.is_instance_of::<PyString>() => {
+                json.insert(name.to_owned(), whole::<usize>(name, keyword(name, &value)?)?.into());
+            }
             name => {
-                json.insert(name.to_owned(), from_python(&value)?);
+                let value = from_python(&value).map_err(|error| in_member(py, name, &error))?;
+                json.insert(name.to_owned(), value);
             }
         }
     }
     let mut read = SearchRequest::from_json(Value::Object(json)).map_err(|error| match error {
-        ehi::Error::Input(InputError::BadRequest { reason }) if reason.starts_with("unknown field") => {
+        ehi::Error::Input(InputError::BadRequest { reason })
+            if reason.starts_with("unknown field") || reason.contains(": invalid type: ") =>
+        {
             PyTypeError::new_err(reason)
         }
         error => exception(py, error),
@@ -208,7 +225,8 @@ impl Hit {
     /// An excerpt for a question, of about `bytes` bytes of UTF-8: its text, its place in the hit's text, and
     /// the places of the question's words; `start`, `end` and `marks` are in bytes.
     #[pyo3(signature = (question, bytes = 480))]
-    fn snippet(&self, py: Python<'_>, question: &str, bytes: usize) -> PyResult<Py<PyAny>> {
+    fn snippet(&self, py: Python<'_>, question: &str, bytes: Whole) -> PyResult<Py<PyAny>> {
+        let bytes = whole("bytes", bytes)?;
         let part = self.hit.snippet(&QuestionWords::of(question), bytes);
         let text = &self.hit.document.text[part.start..part.end];
         let marks: Vec<_> = part.marks.iter().map(|mark| [mark.start, mark.end]).collect();

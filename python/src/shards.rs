@@ -10,19 +10,17 @@ use ehi::learn::{JudgedRankings, TuneOptions, compare_rankings};
 use ehi::search::{JudgedQuestions, MovedDocument, SearchCandidate, fuse_candidates};
 use ehi::train;
 use ehi::{InputError, Judgment, Question};
-use numpy::PyUntypedArray;
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use serde_json::Deserializer;
 
 use crate::call::run;
-use crate::errors::exception;
+use crate::errors::{InputError as Bad, exception};
 use crate::index::Index;
 use crate::model::Model;
-use crate::options;
+use crate::options::{self, Whole, whole, whole_or_none};
 use crate::search::request;
-use crate::value::{Matrix, plain};
+use crate::value::{Matrix, array, plain};
 
 #[pymodule]
 pub mod _shards {
@@ -69,7 +67,7 @@ impl Judgments {
     #[staticmethod]
     fn from_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
         let read: Result<_, _> = Deserializer::from_slice(bytes).into_iter().collect();
-        Self::of_all(py, read.map_err(|error| PyValueError::new_err(error.to_string()))?)
+        Self::of_all(py, read.map_err(|error| Bad::new_err(error.to_string()))?)
     }
 
     /// JSON lines, ordered by question and id.
@@ -112,7 +110,7 @@ impl TermStatistics {
     #[staticmethod]
     fn from_bytes(bytes: &[u8]) -> PyResult<Self> {
         let read = ehi::search::TermStatistics::from_bytes(bytes);
-        Ok(Self { statistics: Arc::new(read.map_err(|error| PyValueError::new_err(error.to_string()))?) })
+        Ok(Self { statistics: Arc::new(read.map_err(|error| Bad::new_err(error.to_string()))?) })
     }
 
     /// The statistics as bytes with a checksum.
@@ -152,12 +150,8 @@ fn term_statistics(py: Python<'_>, index: &Index) -> PyResult<TermStatistics> {
 
 /// The `beam` most probable leaves for an embedding, `[dim]`, best first.
 #[pyfunction]
-fn route(
-    py: Python<'_>,
-    model: &Model,
-    vector: &Bound<'_, PyUntypedArray>,
-    beam: usize,
-) -> PyResult<Vec<u32>> {
+fn route(py: Python<'_>, model: &Model, vector: &Bound<'_, PyAny>, beam: Whole) -> PyResult<Vec<u32>> {
+    let beam = whole("beam", beam)?;
     let vector = one(vector)?;
     let routed = run(py, || model.bundle.route(&vector, beam))?;
     Ok(routed.iter().map(|routed| routed.leaf.0).collect())
@@ -179,18 +173,19 @@ fn candidates(
     py: Python<'_>,
     index: &Index,
     text: Option<String>,
-    vector: Option<&Bound<'_, PyUntypedArray>>,
-    depth: usize,
+    vector: Option<&Bound<'_, PyAny>>,
+    depth: Whole,
     moved: Vec<Moved>,
     options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<(Vec<Candidate>, bool, usize)> {
     let request = request(py, depth, options)?;
+    let depth = whole("depth", depth)?;
     let vector = vector.map(one).transpose()?;
     let question = match (&text, &vector) {
         (Some(text), Some(vector)) => Question::Encoded(text, vector),
         (Some(text), None) => Question::Text(text),
         (None, Some(vector)) => Question::Vector(vector),
-        (None, None) => return Err(PyValueError::new_err("give a text, an embedding or both")),
+        (None, None) => return Err(Bad::new_err("give a text, an embedding or both")),
     };
     let (index, moved) = (index.inner()?, moved_documents(moved));
     let found = run(py, || index.candidates(question, depth, &moved, &request))?;
@@ -201,7 +196,7 @@ fn candidates(
 /// Refuses options of a search that do not exist, exclude each other or have values of another kind.
 #[pyfunction]
 #[pyo3(signature = (k, **options))]
-fn check(py: Python<'_>, k: usize, options: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+fn check(py: Python<'_>, k: Whole, options: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
     request(py, k, options).map(drop)
 }
 
@@ -212,12 +207,13 @@ fn check(py: Python<'_>, k: usize, options: Option<&Bound<'_, PyDict>>) -> PyRes
 fn fuse(
     py: Python<'_>,
     candidates: Vec<Candidate>,
-    depth: usize,
-    k: usize,
+    depth: Whole,
+    k: Whole,
     moved: Vec<Moved>,
     options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Py<PyAny>> {
     let (mode, moved) = (request(py, k, options)?.mode, moved_documents(moved));
+    let (depth, k) = (whole("depth", depth)?, whole("k", k)?);
     let own = candidates.into_iter().map(|(id, dense, lexical, by_embedding, by_words)| SearchCandidate {
         id,
         dense,
@@ -236,9 +232,11 @@ fn make_tree(
     py: Python<'_>,
     index: &Index,
     path: PathBuf,
-    leaves: Option<u32>,
-    passes: Option<usize>,
+    leaves: Option<Whole>,
+    passes: Option<Whole>,
 ) -> PyResult<Py<PyAny>> {
+    let leaves = whole_or_none("leaves", leaves)?;
+    let passes = whole_or_none("passes", passes)?;
     let options = TuneOptions { leaves, passes, ..TuneOptions::default() };
     index.long(py, None, |index| index.make_tree(path, &options))
 }
@@ -275,10 +273,10 @@ fn is_held_out(question: &str) -> bool {
 }
 
 /// An array of one embedding.
-fn one(array: &Bound<'_, PyUntypedArray>) -> PyResult<Vec<f32>> {
-    match Matrix::new(array)?.rows()?[..] {
+fn one(vector: &Bound<'_, PyAny>) -> PyResult<Vec<f32>> {
+    match Matrix::new(&array("vector", vector)?)?.rows()?[..] {
         [row] => Ok(row.to_vec()),
-        ref rows => Err(PyValueError::new_err(format!("{} embeddings; one question has one", rows.len()))),
+        ref rows => Err(Bad::new_err(format!("{} embeddings; one question has one", rows.len()))),
     }
 }
 

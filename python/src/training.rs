@@ -7,14 +7,14 @@ use ehi::data::Dataset;
 use ehi::eval::{EvalOptions, evaluate as evaluate_index};
 use ehi::train::{RerankerConfig, RerankerTrainer, TrainConfig, Trainer, TrainingSet};
 use ehi::{Document, Judgment, QueryEncoder};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::call::{run, watched};
-use crate::columns::dictionaries;
+use crate::errors::InputError;
 use crate::index::Index;
 use crate::model::{Model, Reranker};
-use crate::options::parse;
+use crate::options::{Whole, judgments, parse, whole};
+use crate::records;
 use crate::value::{from_python, plain};
 
 /// Settings of a training, by the names in `docs/training.md`, flat or nested.
@@ -23,26 +23,29 @@ pub fn config<T: Default, E: std::fmt::Display>(
     read: impl Fn(&str) -> Result<T, E>,
 ) -> PyResult<T> {
     let Some(given) = given else { return Ok(T::default()) };
-    read(&from_python(given)?.to_string())
-        .map_err(|error| PyValueError::new_err(format!("`config`: {error}")))
+    read(&from_python(given)?.to_string()).map_err(|error| InputError::new_err(format!("`config`: {error}")))
 }
 
-/// The training data: a dataset's folder, or documents with pairs of question and document id.
+/// The training data: a dataset's folder, or documents with judgments.
 pub enum TrainingData {
     Folder(PathBuf),
-    Pairs(Vec<Document>, Vec<(String, String)>),
+    Pairs(Vec<Document>, Vec<Judgment>),
 }
 
 impl TrainingData {
     pub fn new(
         data: Option<PathBuf>,
         documents: Option<&Bound<'_, PyAny>>,
-        pairs: Option<Vec<(String, String)>>,
+        pairs: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         match (data, documents, pairs) {
             (Some(data), None, None) => Ok(Self::Folder(data)),
-            (None, Some(documents), Some(pairs)) => Ok(Self::Pairs(dictionaries(documents)?, pairs)),
-            _ => Err(PyValueError::new_err("give either `data`, or `documents` with `pairs`")),
+            (None, Some(documents), Some(pairs)) => {
+                let mut documents = records::documents(documents)?;
+                documents.check()?;
+                Ok(Self::Pairs(documents.take(), judgments(pairs)?))
+            }
+            _ => Err(InputError::new_err("give either `data`, or `documents` with `pairs`")),
         }
     }
 
@@ -50,10 +53,7 @@ impl TrainingData {
         Ok(match self {
             Self::Folder(data) => TrainingSet::read(&Dataset::open(data)?, dev_fraction)?,
             // As in the command line with a file of pairs, so that both hold out the same questions.
-            Self::Pairs(documents, pairs) => {
-                let judgments = pairs.into_iter().map(|(question, id)| Judgment::new(question, id, 1));
-                TrainingSet::from_judgments(documents, &judgments.collect::<Vec<_>>(), dev_fraction)?
-            }
+            Self::Pairs(documents, pairs) => TrainingSet::from_judgments(documents, &pairs, dev_fraction)?,
         })
     }
 }
@@ -76,7 +76,7 @@ pub fn train(
     output: PathBuf,
     data: Option<PathBuf>,
     documents: Option<&Bound<'_, PyAny>>,
-    pairs: Option<Vec<(String, String)>>,
+    pairs: Option<&Bound<'_, PyAny>>,
     config: Option<&Bound<'_, PyAny>>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(Model, Py<PyAny>)> {
@@ -110,7 +110,7 @@ pub fn train_reranker(
     output: PathBuf,
     data: Option<PathBuf>,
     documents: Option<&Bound<'_, PyAny>>,
-    pairs: Option<Vec<(String, String)>>,
+    pairs: Option<&Bound<'_, PyAny>>,
     index: Option<&Index>,
     dev_fraction: f64,
     config: Option<&Bound<'_, PyAny>>,
@@ -126,7 +126,7 @@ pub fn train_reranker(
         _ => None,
     };
     let given = match (stored, pairs) {
-        (Some(documents), Some(pairs)) => TrainingData::Pairs(documents, pairs),
+        (Some(documents), Some(pairs)) => TrainingData::Pairs(documents, judgments(pairs)?),
         (_, pairs) => TrainingData::new(data, documents, pairs)?,
     };
     let index = index.map(Index::inner).transpose()?;
@@ -161,13 +161,13 @@ pub fn evaluate(
     index: &Index,
     data: PathBuf,
     split: &str,
-    beams: Option<Vec<usize>>,
+    beams: Option<Vec<Whole>>,
     encoder: Option<&str>,
     ignore_identical_ids: Option<bool>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Py<PyAny>> {
     let encoder = encoder.map(|text| parse::<QueryEncoder>("encoder", text)).transpose()?;
-    let beams = beams.unwrap_or_default();
+    let beams = beams.into_iter().flatten().map(|beam| whole("beams", beam)).collect::<PyResult<_>>()?;
     let options = EvalOptions { beams, encoder, ignore_identical_ids, ..EvalOptions::default() };
     let index = index.inner()?;
     let (report, _) = watched(py, progress, |mut told| {

@@ -3,13 +3,19 @@
 use std::borrow::Cow;
 use std::path::Path;
 
+use ehi::data::decimal;
 use ehi::{Document, Facet};
-use numpy::{PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{
+    PyArrayDescrMethods, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArray,
+    PyUntypedArrayMethods,
+};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{IntoPyDict, PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use serde::Serialize;
 use serde_json::{Map, Number, Value, json};
+
+use crate::errors::InputError;
 
 /// Most nesting of metadata or a filter.
 const DEEPEST: usize = 128;
@@ -30,57 +36,170 @@ pub fn to_python(py: Python<'_>, value: &Value) -> PyResult<Py<PyAny>> {
 /// `TypeError` for types not in JSON, `ValueError` for a number that is not finite, a number beyond 64 bits,
 /// and values nested too deeply.
 pub fn from_python(value: &Bound<'_, PyAny>) -> PyResult<Value> {
-    nested(value, DEEPEST)
+    nested(value, DEEPEST, &mut None)
 }
 
-fn nested(value: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
+/// A JSON value of data, by the rules for columns of Parquet: NaN, NaT and `pandas.NA` are null, and so are
+/// infinite numbers, which are counted.
+pub fn of_data(value: &Bound<'_, PyAny>, infinite: &mut usize) -> PyResult<Value> {
+    nested(value, DEEPEST, &mut Some(infinite))
+}
+
+/// `data` is there for data alone, as in [`of_data`].
+fn nested(value: &Bound<'_, PyAny>, depth: usize, data: &mut Option<&mut usize>) -> PyResult<Value> {
     let Some(depth) = depth.checked_sub(1) else {
         return Err(PyValueError::new_err(format!("values are nested deeper than {DEEPEST}")));
     };
     if value.is_none() {
         return Ok(Value::Null);
     }
+    if let Ok(text) = value.cast::<PyString>() {
+        return Ok(Value::String(unicode(text)?));
+    }
     if let Ok(value) = value.cast::<PyBool>() {
         return Ok(Value::Bool(value.is_true()));
-    }
-    if let Ok(text) = value.cast::<PyString>() {
-        return Ok(Value::String(text.to_cow()?.into_owned()));
     }
     if value.is_instance_of::<PyInt>() {
         return match (value.extract::<i64>(), value.extract::<u64>()) {
             (Ok(value), _) => Ok(value.into()),
             (_, Ok(value)) => Ok(value.into()),
-            _ => Err(PyValueError::new_err(format!("{value} has more than 64 bits"))),
+            _ => Err(PyValueError::new_err(format!("{value} has more than 64 bits; str(value) keeps it"))),
         };
     }
     if value.is_instance_of::<PyFloat>() {
-        let number = Number::from_f64(value.extract()?);
-        return number
-            .map(Value::Number)
-            .ok_or_else(|| PyValueError::new_err(format!("{value} is not finite")));
+        return float(value, value.extract()?, data);
     }
     if let Ok(fields) = value.cast::<PyDict>() {
         let mut object = Map::new();
         for (name, value) in fields {
-            object.insert(text(&name, || "a key of a dictionary".to_owned())?, nested(&value, depth)?);
+            let name = text(&name, || "a key of a dictionary".to_owned())?;
+            let value = nested(&value, depth, data).map_err(|error| in_member(value.py(), &name, &error))?;
+            object.insert(name, value);
         }
         return Ok(Value::Object(object));
     }
     if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
-        let values = value.try_iter()?.map(|value| nested(&value?, depth));
+        let values = value.try_iter()?.map(|value| nested(&value?, depth, data));
         return Ok(Value::Array(values.collect::<PyResult<_>>()?));
     }
-    // A numpy scalar becomes a number.
-    if let Ok(item) = value.call_method0("item")
-        && !item.is(value)
-    {
-        return nested(&item, depth);
+    other(value, depth, data)
+}
+
+/// The same error with the name of the member of a dictionary; one that did not come from its value is left.
+pub fn in_member(py: Python<'_>, name: &str, error: &PyErr) -> PyErr {
+    let text = format!("`{name}`: {}", error.value(py));
+    match error.is_instance_of::<PyTypeError>(py) {
+        true => PyTypeError::new_err(text),
+        false if error.is_instance_of::<PyValueError>(py) => PyValueError::new_err(text),
+        false => error.clone_ref(py),
     }
-    let what = match value.hasattr("isoformat")? {
-        true => "; value.isoformat() is its text",
-        false => "",
+}
+
+fn float(value: &Bound<'_, PyAny>, number: f64, data: &mut Option<&mut usize>) -> PyResult<Value> {
+    match (Number::from_f64(number), data) {
+        (Some(number), _) => Ok(Value::Number(number)),
+        (None, Some(infinite)) => {
+            **infinite += usize::from(number.is_infinite());
+            Ok(Value::Null)
+        }
+        (None, None) => Err(PyValueError::new_err(format!("{value} is not finite"))),
+    }
+}
+
+/// The value of a class that is not Python's own for JSON: a date or a time, or one of numpy or pandas.
+fn other(value: &Bound<'_, PyAny>, depth: usize, data: &mut Option<&mut usize>) -> PyResult<Value> {
+    let name = type_name(value);
+    if ["NaTType", "NAType"].contains(&&*name) {
+        return float(value, f64::NAN, data);
+    }
+    if value.hasattr("total_seconds")? {
+        let part = |name| value.getattr(name)?.extract::<i128>();
+        let micros = (part("days")? * 86_400 + part("seconds")?) * 1_000_000 + part("microseconds")?;
+        return Ok(duration(micros * 1000 + part("nanoseconds").unwrap_or(0)).into());
+    }
+    if value.hasattr("isoformat")? {
+        return Ok(time(value)?.into());
+    }
+    if name == "Decimal" {
+        return match value.call_method0("is_finite")?.extract()? {
+            true => Ok(decimal(&value.call_method1("__format__", ("f",))?.extract::<String>()?)),
+            false => float(value, value.extract()?, data),
+        };
+    }
+    if let Ok(dtype) = value.getattr("dtype") {
+        if value.getattr("ndim")?.extract::<usize>()? > 0 {
+            let values = value.try_iter()?.map(|value| nested(&value?, depth, data));
+            return Ok(Value::Array(values.collect::<PyResult<_>>()?));
+        }
+        let kind: String = dtype.getattr("kind")?.extract()?;
+        return match &*kind {
+            // The shortest form of the f32, not of the nearest double.
+            "f" if dtype.getattr("itemsize")?.extract::<usize>()? == 4 => {
+                float(value, value.str()?.to_cow()?.parse().unwrap_or(f64::NAN), data)
+            }
+            "M" | "m" if value.str()? == "NaT" => float(value, f64::NAN, data),
+            "M" => Ok(value.str()?.to_cow()?.into_owned().into()),
+            "m" => {
+                let nanos = value.call_method1("astype", ("timedelta64[ns]",))?;
+                Ok(duration(nanos.call_method1("astype", ("int64",))?.extract()?).into())
+            }
+            _ => {
+                let item = value.call_method0("item")?;
+                if item.is(value) { Err(no_json(&name)) } else { nested(&item, depth, data) }
+            }
+        };
+    }
+    // A scalar of pyarrow.
+    if let Ok(value) = value.call_method0("as_py") {
+        return nested(&value, depth, data);
+    }
+    Err(no_json(&name))
+}
+
+fn no_json(name: &str) -> PyErr {
+    let instead = match name {
+        "bytes" | "bytearray" => "value.decode() is its text",
+        "set" | "frozenset" => "a set has no order, sorted(value) has one",
+        _ => "str(value) is its text",
     };
-    Err(PyTypeError::new_err(format!("JSON has no value for {}{what}", type_name(value))))
+    PyTypeError::new_err(format!("JSON has no value for {name}; {instead}"))
+}
+
+/// A time, with its zone in UTC, with the digits of its unit, so that texts sort by time; or a date.
+fn time(value: &Bound<'_, PyAny>) -> PyResult<String> {
+    if !value.hasattr("tzinfo")? {
+        return value.call_method0("isoformat")?.extract();
+    }
+    // Of a Timestamp of pandas.
+    let unit = value.getattr("unit").and_then(|unit| unit.extract::<String>()).unwrap_or_default();
+    let digits = match &*unit {
+        "s" => "seconds",
+        "ms" => "milliseconds",
+        "ns" => "nanoseconds",
+        _ => "microseconds",
+    };
+    let has_zone = !value.getattr("tzinfo")?.is_none() && value.hasattr("astimezone")?;
+    let value = match has_zone {
+        true => {
+            let utc = value.py().import("datetime")?.getattr("timezone")?.getattr("utc")?;
+            value.call_method1("astimezone", (utc,))?
+        }
+        false => value.clone(),
+    };
+    let digits = [("timespec", digits)].into_py_dict(value.py())?;
+    let text: String = value.call_method("isoformat", (), Some(&digits))?.extract()?;
+    Ok(text.strip_suffix("+00:00").map(|text| format!("{text}Z")).unwrap_or(text))
+}
+
+/// A duration as Arrow writes it.
+fn duration(nanos: i128) -> String {
+    let sign = if nanos < 0 { "-" } else { "" };
+    let (seconds, rest) = (nanos.abs() / 1_000_000_000, nanos.abs() % 1_000_000_000);
+    match (seconds, rest) {
+        (0, 0) => "P0D".to_owned(),
+        (_, 0) => format!("{sign}PT{seconds}S"),
+        _ => format!("{sign}PT{seconds}.{}S", format!("{rest:09}").trim_end_matches('0')),
+    }
 }
 
 /// A Python string; `what` is its name in errors.
@@ -91,7 +210,14 @@ pub fn text(value: &Bound<'_, PyAny>, what: impl Fn() -> String) -> PyResult<Str
     let text = value
         .cast::<PyString>()
         .map_err(|_| PyTypeError::new_err(format!("{} is no string but {}", what(), type_name(value))))?;
-    let not_unicode = |error| PyValueError::new_err(format!("{} is no Unicode text: {error}", what()));
+    unicode(text).map_err(|error| PyValueError::new_err(format!("{} is {}", what(), error.value(value.py()))))
+}
+
+fn unicode(text: &Bound<'_, PyString>) -> PyResult<String> {
+    let not_unicode = |error| {
+        let instead = "value.encode(errors=\"replace\").decode() is";
+        PyValueError::new_err(format!("no Unicode text: {error}; {instead}"))
+    };
     text.to_cow().map(Cow::into_owned).map_err(not_unicode)
 }
 
@@ -102,62 +228,6 @@ pub fn quoted(py: Python<'_>, path: &Path) -> PyResult<String> {
 
 pub fn type_name(value: &Bound<'_, PyAny>) -> String {
     value.get_type().name().map_or_else(|_| "an object".to_owned(), |name| name.to_string())
-}
-
-/// Metadata: a dictionary whose fields filters can use.
-pub fn metadata(value: &Bound<'_, PyAny>, place: usize) -> PyResult<Value> {
-    match value.is_instance_of::<PyDict>() {
-        true => from_python(value).map_err(|error| of_document(value.py(), place, &error)),
-        false => Err(PyTypeError::new_err(format!(
-            "the metadata of document {place} are no dictionary but {}",
-            type_name(value)
-        ))),
-    }
-}
-
-/// The same error with the place of the document.
-fn of_document(py: Python<'_>, place: usize, error: &PyErr) -> PyErr {
-    let text = format!("the metadata of document {place}: {}", error.value(py));
-    match error.is_instance_of::<PyTypeError>(py) {
-        true => PyTypeError::new_err(text),
-        false => PyValueError::new_err(text),
-    }
-}
-
-/// A document from a dictionary with `id`, or `_id` as in datasets, `text`, `title` and `metadata`.
-pub fn document(value: &Bound<'_, PyAny>, place: usize) -> PyResult<Document> {
-    let fields = value.cast::<PyDict>().map_err(|_| {
-        PyTypeError::new_err(format!("document {place} is no dictionary but {}", type_name(value)))
-    })?;
-    let mut document = Document::new("", "", "");
-    let mut has_id = false;
-    for (name, value) in fields {
-        let name: String = name.extract()?;
-        let text = || text(&value, || format!("`{name}` of document {place}"));
-        match name.as_str() {
-            "id" | "_id" if has_id => {
-                return Err(PyValueError::new_err(format!("document {place} has both `id` and `_id`")));
-            }
-            "id" | "_id" => {
-                document.id = text()?;
-                has_id = true;
-            }
-            "title" if value.is_none() => {}
-            "title" => document.title = text()?,
-            "text" => document.text = text()?,
-            "metadata" if value.is_none() => {}
-            "metadata" => document.metadata = Some(metadata(&value, place)?),
-            _ => {
-                return Err(PyValueError::new_err(format!(
-                    "document {place} has a field `{name}`; known are id, title, text and metadata"
-                )));
-            }
-        }
-    }
-    match has_id {
-        true => Ok(document),
-        false => Err(PyValueError::new_err(format!("document {place} has no `id`"))),
-    }
 }
 
 pub fn document_to_python(py: Python<'_>, document: &Document) -> PyResult<Py<PyAny>> {
@@ -180,10 +250,44 @@ pub fn facets_to_python(py: Python<'_>, facets: &[Facet]) -> PyResult<Py<PyDict>
     Ok(by_field.unbind())
 }
 
-/// Rows of an array of numpy, f32 or f16, `[n, dim]`, or `[dim]` for one.
+/// The array of embeddings given as an array of any library, as lists of numbers or as a column of those.
+pub fn array<'py>(name: &str, values: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let py = values.py();
+    let numpy = py.import("numpy")?;
+    let as_array = |values: &Bound<'py, PyAny>| {
+        let array = numpy.call_method1("asarray", (values,)).map_err(|error| match error {
+            // Rows of different lengths.
+            error if error.is_instance_of::<PyValueError>(py) => {
+                InputError::new_err(format!("`{name}` has rows of different lengths or no numbers: {error}"))
+            }
+            error => error,
+        })?;
+        Ok::<_, PyErr>(array.cast_into::<PyUntypedArray>()?)
+    };
+    let values = plain_values(values)?;
+    let mut array = as_array(&values)?;
+    if array.dtype().kind() == b'O' {
+        // A column of lists.
+        array = as_array(&array.call_method0("tolist")?)?;
+    }
+    if !b"fiu".contains(&array.dtype().kind()) {
+        let kind = array.dtype().str()?;
+        return Err(PyTypeError::new_err(format!("`{name}` holds values of {kind}; embeddings are numbers")));
+    }
+    Ok(array)
+}
+
+/// The values of an array of pyarrow as a list; others as they are.
+pub fn plain_values<'py>(values: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    match values.hasattr("to_pylist")? {
+        true => values.call_method0("to_pylist"),
+        false => Ok(values.clone()),
+    }
+}
+
+/// Rows of an array of numbers, `[n, dim]`, or `[dim]` for one.
 ///
-/// Contiguous f32 is read in place; other arrays are copied. Any other number type is an error, so that
-/// nothing is rounded silently.
+/// Contiguous f32 is read in place; other arrays are copied as f32.
 pub struct Matrix<'py> {
     values: PyReadonlyArrayDyn<'py, f32>,
     dim: usize,
@@ -202,11 +306,6 @@ impl<'py> Matrix<'py> {
         };
         if dim == 0 {
             return Err(PyValueError::new_err("an array without columns"));
-        }
-        let kind = array.dtype().str()?.to_string();
-        if !["float32", "float16"].contains(&&*kind) {
-            let what = format!("an array of {kind}; float32 and float16 are read: array.astype(\"float32\")");
-            return Err(PyTypeError::new_err(what));
         }
         // A Rust slice needs contiguous, aligned values.
         let numpy = array.py().import("numpy")?;

@@ -2,7 +2,6 @@
 leaks.
 """
 
-import datetime
 import gc
 import multiprocessing
 import os
@@ -191,15 +190,10 @@ def test_errors_tell_what_they_are(empty, documents):
         empty.search([], k=0)
     with pytest.raises(TypeError, match="`query` 1 is no string"):
         empty.search(["tea", None])
-    day = [{"day": datetime.date(2025, 1, 1)}]
-    with pytest.raises(TypeError, match="metadata of document 0: .* date; value.isoformat"):
-        empty.add(["c"], ["x"], metadata=day)
-    with pytest.raises(ValueError, match="metadata of document 1: nan is not finite"):
-        empty.add(["c", "d"], ["x", "y"], metadata=[None, {"n": float("nan")}])
+    with pytest.raises(ehi.InputError, match=r"position 1 \(`d`\), `metadata`: `n`: JSON has no value for set"):
+        empty.add(["c", "d"], ["x", "y"], metadata=[None, {"n": {1}}], all_or_none=True)
     with pytest.raises(TypeError, match="`ids` 0 is no string"):
         empty.delete([1])
-    with pytest.raises(ValueError, match="both `id` and `_id`"):
-        empty.add([{"_id": "c", "id": "c", "text": "x"}])
     with pytest.raises(TypeError, match="ids"):
         empty.add(documents[:1], ids=["a"])
     with pytest.raises(TypeError, match="ids"):
@@ -228,7 +222,7 @@ def test_arrays_of_any_layout(empty):
             found = empty.search(searched, k=1)
             assert [result.ids for result in found] == [[own] for own in ids]
             assert np.allclose([result.scores for result in found], 1, atol=2e-3)
-    for wrong in (rows.astype(np.float64), rows.astype(">f4"), rows.astype(np.int32)):
+    for wrong in (rows > 0, rows.astype(complex), rows.astype(bytes)):
         with pytest.raises(TypeError):
             empty.search(wrong)
     for wrong in (rows[0, 0], rows[None], rows[:, :0]):
@@ -311,12 +305,11 @@ def test_what_is_no_unicode_text_is_refused_and_stands_for_nothing_else(empty):
         lambda: empty.delete(["a\ud800"]),
         lambda: empty.search("tea \ud800"),
         lambda: ehi.Encoder(MODEL).encode_query("tea \ud800"),
-        lambda: empty.add(["c"], ["\ud800"]),
+        lambda: empty.add(["c"], ["\ud800"], all_or_none=True),
     ):
         with pytest.raises((ValueError, TypeError)):
             call()
-    with pytest.raises(ValueError, match="`texts` 0 is no Unicode text"):
-        empty.add(["c"], ["\ud800"])
+    assert "no Unicode text" in empty.add(["c"], ["\ud800"])["refused"][0]["error"]
     assert len(empty) == 2
 
 

@@ -110,8 +110,8 @@ def test_judgments_of_several_indexes():
     assert judgments.of("What is a tree?") == [] == shards.Judgments([]).of("q")
     for wrong, error in (
         ([("q",)], TypeError),
-        ([{"question": "q"}], TypeError),
-        ([{"question": "q", "id": "a", "score": 1}], TypeError),
+        ([{"question": "q"}], ehi.InputError),
+        ([{"question": "q", "id": "a", "score": 1}], ehi.InputError),
         ([("", "a")], ehi.InputError),
         ([{"question": "q", "id": "a", "weight": 2.0}], ehi.InputError),
     ):

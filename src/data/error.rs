@@ -16,6 +16,8 @@ pub struct DataError {
     message: String,
     source: Option<Box<dyn Error + Send + Sync>>,
     is_of_one_record: bool,
+    field: Option<Box<str>>,
+    id: Option<Box<str>>,
 }
 
 /// The kinds of [`DataError`].
@@ -102,6 +104,26 @@ impl DataError {
         Self { is_of_one_record: true, ..self }
     }
 
+    /// Names the field or the column of the record.
+    pub(super) fn in_field(self, field: &str) -> Self {
+        Self { field: Some(field.into()), ..self }
+    }
+
+    /// Names the id of the record.
+    pub(super) fn of_id(self, id: Option<String>) -> Self {
+        Self { id: id.map(String::into_boxed_str), ..self }
+    }
+
+    /// The id of the record, if the error is about one of a table of columns that has an id.
+    pub fn id(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+
+    /// The field or the column that cannot be used, if the error is about one.
+    pub fn field(&self) -> Option<&str> {
+        self.field.as_deref()
+    }
+
     /// The kind of the error.
     pub fn kind(&self) -> DataErrorKind {
         self.kind
@@ -149,7 +171,8 @@ impl DataError {
 impl Place<'_> {
     pub fn error(self, kind: DataErrorKind, message: impl Into<String>) -> DataError {
         let (name, message) = (self.name.to_owned(), message.into());
-        DataError { name, line: self.line, kind, message, source: None, is_of_one_record: false }
+        let (source, is_of_one_record, field, id) = (None, false, None, None);
+        DataError { name, line: self.line, kind, message, source, is_of_one_record, field, id }
     }
 
     /// `source` may be on a later line of the record.
@@ -164,7 +187,7 @@ impl Place<'_> {
     }
 
     pub fn missing(self, field: &str) -> DataError {
-        self.error(DataErrorKind::Field, format!("the string field `{field}` is missing"))
+        self.error(DataErrorKind::Field, format!("the string field `{field}` is missing")).in_field(field)
     }
 }
 

@@ -32,7 +32,7 @@ pub use folder::{FileVersion, Folder, MAX_FILE_BYTES, PreCommand};
 #[cfg(feature = "train")]
 pub(crate) use held_out::SPLIT_SEED;
 pub use held_out::{LEARN_HELD_OUT, is_held_out};
-pub use input::{Format, Input, read_documents};
+pub use input::{Format, Input, Records, decimal, read_documents};
 pub use judged::{JudgmentFormat, read_judgments, write_judgments};
 pub use lines::MAX_LINE_BYTES;
 #[cfg(feature = "eval")]

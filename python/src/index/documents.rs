@@ -2,37 +2,50 @@
 
 use std::ffi::CString;
 
-use ehi::{CutTexts, Document, Filter};
-use numpy::{PyUntypedArray, PyUntypedArrayMethods};
-use pyo3::exceptions::{PyTypeError, PyUserWarning, PyValueError};
+use ehi::{CutTexts, Document, Filter, InsertSummary};
+use numpy::PyUntypedArrayMethods;
+use pyo3::exceptions::{PyTypeError, PyUserWarning};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::Index;
 use crate::call::{run, watched};
-use crate::columns::{columns, dictionaries, one_or_list, one_or_more};
-use crate::options::{self, Chosen};
-use crate::value::{Matrix, document_to_python, facets_to_python, plain};
+use crate::columns::{one_or_list, one_or_more};
+use crate::errors::InputError;
+use crate::options::{self, Chosen, Whole, whole};
+use crate::records::{self, Given};
+use crate::value::{Matrix, array, document_to_python, facets_to_python, to_python};
 
 /// Documents per page while iterating an index.
 const PAGE: usize = 256;
 
 #[pymethods]
 impl Index {
-    /// Stores documents: `add(ids, texts, titles=…, metadata=…)`, or `add(documents)` with dictionaries of
-    /// `id` (or `_id`), `text`, `title` and `metadata`. A document with a stored id replaces the stored one.
-    /// Metadata must be JSON: no dates, no NaN.
+    /// Stores documents: `add(ids, texts, titles=…, metadata=…)` with lists, arrays or columns, or
+    /// `add(documents)` with a frame of pandas or polars, a table of pyarrow, or anything that gives
+    /// dictionaries: a list, a generator, a dataset of Hugging Face. A document with a stored id replaces the
+    /// stored one.
     ///
-    /// Returns the outcome as a dictionary. Documents that cannot be stored, such as one without text, are
-    /// left out and listed under `refused`; with `all_or_none` they are an error and nothing is stored. An
-    /// exception from `progress` ends the call with the previous groups stored, or all of them after the
+    /// Fields have the names and meaning that `ehi insert` gives those of a file: `id` (or `_id`), a string
+    /// or a whole number, `text` and `title`; all others, and the members of a dictionary `metadata`, are the
+    /// metadata. `None`, NaN, NaT and `pandas.NA` are no value, and the field is left out; `None` within
+    /// `metadata` is null. Dates and times become text, those with a zone in UTC, and decimals numbers if no
+    /// digit is lost. Infinite numbers are left out with a `UserWarning`.
+    ///
+    /// Returns the outcome as a dictionary. Documents that cannot be stored, such as one without text or with
+    /// metadata that JSON does not have, are left out and listed under `refused`, with their `position` from
+    /// 0, `id`, `field` and the reason as `error`. With `all_or_none` they are an error, and nothing is
+    /// stored.
+    /// An exception from `progress` ends the call with the previous groups stored, or all of them after the
     /// last. Documents that the model does not read to their end, in an index without passages, are a
     /// `UserWarning` after they were stored.
     ///
     /// >>> index.add(["cup"], ["A cup holds tea."], metadata=[{"year": 2025}])["inserted"]
     /// 1
-    /// >>> index.add([{"id": "cup", "title": "Cups", "text": "A cup holds tea."}])["replaced"]
+    /// >>> index.add([{"id": "cup", "title": "Cups", "text": "A cup holds tea.", "year": 2025}])["replaced"]
     /// 1
+    /// >>> index.get("cup")["metadata"], index.add(["mug"], [None])["refused"][0]["field"]
+    /// ({'year': 2025}, 'text')
     #[pyo3(signature = (documents = None, texts = None, titles = None, metadata = None, *, ids = None,
         all_or_none = false, progress = None))]
     #[allow(clippy::too_many_arguments, reason = "they are keywords")]
@@ -52,26 +65,27 @@ impl Index {
             (Some(first), texts) if texts.is_some() || ids.is_none() => (first, texts),
             _ => return Err(PyTypeError::new_err("give either `ids` and `texts`, or documents")),
         };
-        let documents = match texts {
-            Some(_) => columns(first, texts, titles, metadata)?,
+        let given = match texts {
+            Some(_) => records::columns(first, texts, titles, metadata, false)?,
             None if titles.is_some() || metadata.is_some() => {
                 return Err(PyTypeError::new_err("`titles` and `metadata` go with ids and texts"));
             }
-            None => dictionaries(first)?,
+            None => records::documents(first)?,
         };
-        let index = self.inner()?;
-        let summary = watched(py, progress, |told| {
-            let index = index.with_progress(told);
-            match all_or_none {
-                true => index.insert_all_or_none(documents),
-                false => index.insert_batch(documents),
-            }
-        })?;
-        warn_of_cut_texts(py, &summary.cut)?;
-        plain(py, &summary)
+        self.store(py, given, all_or_none, |index, documents| {
+            watched(py, progress, |told| {
+                let index = index.with_progress(told);
+                match all_or_none {
+                    true => index.insert_all_or_none(documents),
+                    false => index.insert_batch(documents),
+                }
+            })
+        })
     }
 
-    /// Stores documents with embeddings of the model's own encoder, `[n, dim]` float32 or float16.
+    /// Stores documents with embeddings of the model's own encoder, a row of numbers for each: an array
+    /// `[n, dim]` of any library, or a list of lists. They are read as float32. The other arguments are those
+    /// of `add`; texts may be missing.
     ///
     /// >>> encoder = ehi.Encoder("models/scifact-minilm")
     /// >>> rows = encoder.encode_document(["A cup holds tea.", "A mug does, too."])
@@ -83,23 +97,29 @@ impl Index {
         &self,
         py: Python<'_>,
         ids: &Bound<'_, PyAny>,
-        vectors: &Bound<'_, PyUntypedArray>,
+        vectors: &Bound<'_, PyAny>,
         texts: Option<&Bound<'_, PyAny>>,
         titles: Option<&Bound<'_, PyAny>>,
         metadata: Option<&Bound<'_, PyAny>>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        let documents = columns(ids, texts, titles, metadata)?;
-        if vectors.ndim() != 2 || vectors.shape()[0] != documents.len() {
-            return Err(PyValueError::new_err(format!(
+        let given = records::columns(ids, texts, titles, metadata, true)?;
+        let vectors = array("vectors", vectors)?;
+        let rows: Vec<bool> = given.rows().collect();
+        if vectors.ndim() != 2 || vectors.shape()[0] != rows.len() {
+            return Err(InputError::new_err(format!(
                 "{} ids with an array of shape {:?}; a row for each is needed",
-                documents.len(),
+                rows.len(),
                 vectors.shape()
             )));
         }
-        let matrix = Matrix::new(vectors)?;
-        let rows = matrix.rows()?.into_iter().map(<[f32]>::to_vec);
-        self.long(py, progress, |index| index.insert_vectors(documents.into_iter().zip(rows)))
+        let matrix = Matrix::new(&vectors)?;
+        let kept =
+            matrix.rows()?.into_iter().zip(rows).filter_map(|(row, is_document)| is_document.then_some(row));
+        self.store(py, given, false, |index, documents| {
+            let entries = documents.into_iter().zip(kept.map(<[f32]>::to_vec));
+            watched(py, progress, |told| index.with_progress(told).insert_vectors(entries))
+        })
     }
 
     /// The document of an id as a dictionary, or `None`; a list for a list of ids.
@@ -177,8 +197,9 @@ impl Index {
         py: Python<'_>,
         fields: &Bound<'_, PyAny>,
         filter: Option<&Bound<'_, PyAny>>,
-        most: usize,
+        most: Whole,
     ) -> PyResult<Py<PyDict>> {
+        let most = whole("most", most)?;
         let (fields, _) = one_or_more("fields", fields)?;
         let filter = options::filter_or_none(py, filter)?;
         let index = self.inner()?;
@@ -191,7 +212,8 @@ impl Index {
     /// >>> [document["id"] for document in index.page(after="coffee", limit=1)]
     /// ['tea']
     #[pyo3(signature = (after = None, limit = 100))]
-    fn page(&self, py: Python<'_>, after: Option<String>, limit: usize) -> PyResult<Vec<Py<PyAny>>> {
+    fn page(&self, py: Python<'_>, after: Option<String>, limit: Whole) -> PyResult<Vec<Py<PyAny>>> {
+        let limit = whole("limit", limit)?;
         let index = self.inner()?;
         let page = run(py, move || index.page(after.as_deref(), limit))?;
         page.iter().map(|document| document_to_python(py, document)).collect()
@@ -217,6 +239,27 @@ impl Index {
 
     fn __iter__(slf: Py<Self>, py: Python<'_>) -> PyResult<Documents> {
         Self::iter(slf, py, None)
+    }
+}
+
+impl Index {
+    /// Stores the documents among some rows; returns the outcome of all rows.
+    fn store(
+        &self,
+        py: Python<'_>,
+        mut given: Given,
+        all_or_none: bool,
+        insert: impl FnOnce(&ehi::Index, Vec<Document>) -> PyResult<InsertSummary>,
+    ) -> PyResult<Py<PyAny>> {
+        let index = self.inner()?;
+        if all_or_none {
+            given.check()?;
+        }
+        given.warn(py)?;
+        let rows: Vec<bool> = given.rows().collect();
+        let summary = insert(&index, given.take())?;
+        warn_of_cut_texts(py, &summary.cut)?;
+        to_python(py, &given.outcome(&rows, &summary)?)
     }
 }
 

@@ -5,14 +5,14 @@ use std::sync::{Mutex, PoisonError, RwLock};
 
 use ehi::learn::LearnOptions;
 use ehi::train::TrainConfig;
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::Index;
 use crate::call::{is_forked, run, watched};
 use crate::columns::strings;
+use crate::errors::InputError;
 use crate::model;
-use crate::options::{distillation, judgments, seconds};
+use crate::options::{self, Whole, distillation, judgments, seconds, time_of, whole};
 use crate::training::config;
 use crate::value::{plain, quoted};
 
@@ -20,9 +20,10 @@ const SECONDS_OF_A_DAY: f64 = 86_400.0;
 
 #[pymethods]
 impl Index {
-    /// Stores judgments: tuples of question, document id and grade, which defaults to 1; 0 or less means that
-    /// the document does not answer. Or dictionaries, as `judgments` returns them: `question`, `id` and, if
-    /// they are given, `grade`, `weight` and `time`. Returns the outcome as a dictionary.
+    /// Stores judgments: tuples or lists of question, document id and grade, a whole number that defaults to
+    /// 1; 0 or less means that the document does not answer. Or dictionaries, as `judgments` returns them:
+    /// `question`, `id` and, if they are given, `grade`, `weight` and `time`, in seconds since 1970. Or a
+    /// frame with these columns. Returns the outcome as a dictionary.
     ///
     /// >>> asked = "is there caffeine in tea?"
     /// >>> index.judge([(asked, "tea"), (asked, "tyre", 0)])["added"]
@@ -74,21 +75,24 @@ impl Index {
     fn forget(
         &self,
         py: Python<'_>,
-        pairs: Option<Vec<(String, String)>>,
+        pairs: Option<&Bound<'_, PyAny>>,
         question: Option<String>,
         before: Option<f64>,
     ) -> PyResult<Py<PyAny>> {
         match (pairs, question, before) {
-            (Some(pairs), None, None) => self.report(py, |index| {
-                index.forget(pairs.iter().map(|(question, id)| (question.as_str(), id.as_str())))
-            }),
+            (Some(pairs), None, None) => {
+                let pairs = options::pairs(pairs)?;
+                self.report(py, |index| {
+                    index.forget(pairs.iter().map(|(question, id)| (question.as_str(), id.as_str())))
+                })
+            }
             (None, Some(question), None) => {
                 self.report(py, |index| index.forget_where(|own| own.question == question))
             }
             (None, None, Some(before)) => {
                 self.report(py, |index| index.forget_where(|own| (own.time as f64) < before))
             }
-            _ => Err(PyValueError::new_err("give one of `pairs`, `question` and `before`")),
+            _ => Err(InputError::new_err("give one of `pairs`, `question` and `before`")),
         }
     }
 
@@ -107,7 +111,7 @@ impl Index {
     #[setter]
     fn set_half_life(&self, py: Python<'_>, days: Option<f64>) -> PyResult<()> {
         let index = self.inner()?;
-        let half_life = days.map(|days| seconds("half_life", days * SECONDS_OF_A_DAY)).transpose()?;
+        let half_life = days.map(|days| time_of("half_life", "days", days, SECONDS_OF_A_DAY)).transpose()?;
         run(py, || index.set_half_life(half_life))
     }
 
@@ -134,7 +138,8 @@ impl Index {
     /// >>> index.judge([("is there caffeine in tea?", "tea")])["added"], index.asked()
     /// (1, ['is there caffeine in tea?'])
     #[pyo3(signature = (most = 100))]
-    fn asked(&self, py: Python<'_>, most: usize) -> PyResult<Py<PyAny>> {
+    fn asked(&self, py: Python<'_>, most: Whole) -> PyResult<Py<PyAny>> {
+        let most = whole("most", most)?;
         self.report(py, |index| index.asked(most))
     }
 
@@ -229,15 +234,15 @@ impl Index {
         py: Python<'_>,
         pairs: Option<&Bound<'_, PyAny>>,
         kind: &str,
-        texts: Option<usize>,
-        passes: Option<usize>,
-        questions: Option<Vec<String>>,
-        seed: u64,
+        texts: Option<Whole>,
+        passes: Option<Whole>,
+        questions: Option<&Bound<'_, PyAny>>,
+        seed: Whole,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         let mut options = distillation(kind, texts, passes, seed)?;
         options.pairs = pairs.map(judgments).transpose()?.unwrap_or_default();
-        options.questions = questions.unwrap_or_default();
+        options.questions = options::questions("questions", questions)?;
         self.long(py, progress, |index| index.distil(&options))
     }
 

@@ -8,7 +8,7 @@ use ehi::{Analyzer, LeafId};
 use pyo3::prelude::*;
 
 use super::Index;
-use crate::options::parse;
+use crate::options::{self, Whole, parse, whole, whole_or_none};
 
 #[pymethods]
 impl Index {
@@ -61,15 +61,16 @@ impl Index {
     fn leaves(
         &self,
         py: Python<'_>,
-        leaf: Option<u32>,
-        terms: Option<usize>,
-        samples: Option<usize>,
-        queries: Option<Vec<String>>,
+        leaf: Option<Whole>,
+        terms: Option<Whole>,
+        samples: Option<Whole>,
+        queries: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        let mut options = LeafOptions { leaf: leaf.map(LeafId), ..LeafOptions::default() };
-        options.queries = queries.unwrap_or_default();
-        options.terms = terms.unwrap_or(options.terms);
-        options.samples = samples.unwrap_or(options.samples);
+        let mut options =
+            LeafOptions { leaf: whole_or_none("leaf", leaf)?.map(LeafId), ..LeafOptions::default() };
+        options.queries = options::questions("queries", queries)?;
+        options.terms = whole_or_none("terms", terms)?.unwrap_or(options.terms);
+        options.samples = whole_or_none("samples", samples)?.unwrap_or(options.samples);
         self.report(py, |index| index.leaves(&options))
     }
 
@@ -128,10 +129,10 @@ impl Index {
     fn calibrate(
         &self,
         py: Python<'_>,
-        questions: Option<Vec<String>>,
+        questions: Option<&Bound<'_, PyAny>>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        let questions = questions.unwrap_or_default();
+        let questions = options::questions("questions", questions)?;
         self.long(py, progress, |index| index.calibrate(&questions))
     }
 
@@ -147,21 +148,21 @@ impl Index {
     fn tune(
         &self,
         py: Python<'_>,
-        leaves: Option<u32>,
-        passes: Option<usize>,
-        questions: Option<Vec<String>>,
+        leaves: Option<Whole>,
+        passes: Option<Whole>,
+        questions: Option<&Bound<'_, PyAny>>,
         always: bool,
-        seed: u64,
+        seed: Whole,
         checkpoints: Option<PathBuf>,
         resume: bool,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         let options = TuneOptions {
-            leaves,
-            passes,
-            questions: questions.unwrap_or_default(),
+            leaves: whole_or_none("leaves", leaves)?,
+            passes: whole_or_none("passes", passes)?,
+            questions: options::questions("questions", questions)?,
             always,
-            seed,
+            seed: whole("seed", seed)?,
             checkpoints,
             resume,
             ..TuneOptions::default()

@@ -8,7 +8,7 @@ use super::Index;
 use super::searches;
 use crate::call::run;
 use crate::columns::{one_or_list, one_or_more};
-use crate::options::{self, Chosen};
+use crate::options::{self, Chosen, Whole, whole};
 use crate::value::{document_to_python, facets_to_python};
 
 #[pymethods]
@@ -59,7 +59,7 @@ impl ScopedIndex {
         &self,
         py: Python<'_>,
         query: &Bound<'_, PyAny>,
-        k: usize,
+        k: Whole,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Py<PyAny>> {
         let index = self.index.get().inner()?;
@@ -102,8 +102,9 @@ impl ScopedIndex {
         py: Python<'_>,
         fields: &Bound<'_, PyAny>,
         filter: Option<&Bound<'_, PyAny>>,
-        most: usize,
+        most: Whole,
     ) -> PyResult<Py<PyDict>> {
+        let most = whole("most", most)?;
         let (fields, _) = one_or_more("fields", fields)?;
         let filter = options::filter_or_none(py, filter)?;
         let fields = fields.iter().map(String::as_str);

@@ -2,19 +2,21 @@
 
 use ehi::{Question, SearchRequest};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use super::Index;
 use crate::call::in_parts;
 use crate::columns::{one_or_list, one_or_more};
+use crate::errors::InputError;
+use crate::options::Whole;
 use crate::search::{SearchResult, request};
-use crate::value::Matrix;
+use crate::value::{Matrix, array, plain_values};
 
 #[pymethods]
 impl Index {
-    /// Searches for a text, a list of texts, or embeddings, `[dim]` or `[n, dim]`.
+    /// Searches for a text, for a list, an array or a column of texts, or for embeddings, `[dim]` or
+    /// `[n, dim]`: an array of numbers of any library, or lists of them. Embeddings are read as float32.
     ///
     /// Returns a `SearchResult` for one question and a list of them for several. The reach in the tree is set
     /// by `beam` (leaves), `recall` (share of exact search's hits, 0.95 by default) or `exact`. `mode` is
@@ -49,7 +51,7 @@ impl Index {
         &self,
         py: Python<'_>,
         query: &Bound<'_, PyAny>,
-        k: usize,
+        k: Whole,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Py<PyAny>> {
         let index = self.inner()?;
@@ -68,7 +70,7 @@ impl Index {
         &self,
         py: Python<'_>,
         query: String,
-        k: usize,
+        k: Whole,
         against_exact: bool,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Py<PyAny>> {
@@ -81,33 +83,46 @@ impl Index {
 pub fn search(
     py: Python<'_>,
     query: &Bound<'_, PyAny>,
-    k: usize,
+    k: Whole,
     options: Option<&Bound<'_, PyDict>>,
     search: impl Fn(&[Question<'_>], &SearchRequest) -> ehi::Result<Vec<ehi::SearchResult>> + Sync,
 ) -> PyResult<Py<PyAny>> {
-    let array = query.cast::<PyUntypedArray>().ok();
-    let is_one = array.map_or(query.is_instance_of::<PyString>(), |array| array.ndim() == 1);
     let request = request(py, k, options)?;
-    if request.parallel && !is_one {
-        return Err(PyValueError::new_err("`parallel` is for one question; several have a thread each"));
-    }
-    let (matrix, texts);
-    let questions: Vec<Question<'_>> = match array {
-        Some(array) => {
-            matrix = Matrix::new(array)?;
-            matrix.rows()?.into_iter().map(Question::Vector).collect()
-        }
-        None => {
-            (texts, _) = one_or_more("query", query)?;
-            texts.iter().map(|text| Question::Text(text)).collect()
-        }
+    let query = &match query.hasattr("__next__")? {
+        true => query.try_iter()?.collect::<PyResult<Vec<_>>>()?.into_pyobject(py)?,
+        false => plain_values(query)?,
     };
+    let (matrix, texts, is_one);
+    let questions: Vec<Question<'_>> = if has_texts(query)? {
+        (texts, is_one) = one_or_more("query", query)?;
+        texts.iter().map(|text| Question::Text(text)).collect()
+    } else {
+        let array = array("query", query)?;
+        is_one = array.ndim() == 1;
+        matrix = Matrix::new(&array)?;
+        matrix.rows()?.into_iter().map(Question::Vector).collect()
+    };
+    if request.parallel && !is_one {
+        return Err(InputError::new_err("`parallel` is for one question; several have a thread each"));
+    }
     // A reranker reads a hundred documents for each question.
     let each = if request.rerank.is_some() { 1 } else { QUESTIONS };
     let results = in_parts(py, &questions, each, |_, part| search(part, &request))?;
     let found = |(question, result)| Ok(Py::new(py, SearchResult::found(py, question, result)?)?.into_any());
     let results = questions.iter().zip(results).map(found);
     one_or_list(py, results.collect::<PyResult<Vec<_>>>()?, is_one)
+}
+
+/// Whether a query is a text or texts, by its first value; otherwise it is embeddings.
+fn has_texts(query: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if query.is_instance_of::<PyString>() || query.is_instance_of::<PyDict>() {
+        return Ok(true);
+    }
+    match query.try_iter().ok().and_then(|mut values| values.next()).transpose()? {
+        Some(first) if first.is_instance_of::<PyString>() || first.is_none() => Ok(true),
+        Some(_) => Ok(false),
+        None => Ok(query.cast::<PyUntypedArray>().is_err()),
+    }
 }
 
 /// Questions per thread between checks for Ctrl-C.

@@ -68,6 +68,11 @@ fn number(cell: &str) -> Option<Number> {
     is_plain.then(|| exact(cell)).flatten()
 }
 
+/// A decimal number without an exponent as metadata: a number if one holds all of its digits, otherwise text.
+pub fn decimal(text: &str) -> Value {
+    exact(without_zeros(text)).map_or_else(|| text.into(), Value::Number)
+}
+
 /// A decimal number without an exponent, if an integer of 64 bits or a double holds all of its digits.
 pub(super) fn exact(decimal: &str) -> Option<Number> {
     let whole = decimal.parse::<i64>().map(Number::from);

@@ -149,7 +149,7 @@ impl Fields {
                 "there is no {role}: the {fields} `{wanted}` {are} missing or null; fields found: {found}; \
                  `--{role}` names another one"
             );
-            at.error(DataErrorKind::Field, message)
+            at.error(DataErrorKind::Field, message).in_field(wanted)
         };
         if !self.hashed_ids && !is_set(id) {
             return Err(missing(id, "id"));
@@ -220,7 +220,7 @@ fn spread(record: &mut Record, at: Place<'_>) -> Result<bool, DataError> {
         for (name, value) in members {
             if record.contains_key(&name) {
                 let message = format!("`{name}` is a field and a member of the field `metadata`; rename one");
-                return Err(at.error(DataErrorKind::Field, message));
+                return Err(at.error(DataErrorKind::Field, message).in_field(&name));
             }
             record.insert(name, value);
         }
@@ -254,7 +254,7 @@ impl Place<'_> {
             value => crate::filter::kind(value),
         };
         let message = format!("expected {expected} in the field `{field}`, found {found}");
-        self.error(DataErrorKind::Field, message)
+        self.error(DataErrorKind::Field, message).in_field(field)
     }
 
     /// An id is a string or an integer.
@@ -269,7 +269,7 @@ impl Place<'_> {
 
     pub fn empty_id(self, field: &str) -> DataError {
         let message = format!("the field `{field}` is empty; every id needs at least one character");
-        self.error(DataErrorKind::Field, message)
+        self.error(DataErrorKind::Field, message).in_field(field)
     }
 
     /// A text is a string, or a number as written; empty if missing.

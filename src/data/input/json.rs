@@ -3,13 +3,13 @@
 use std::io::Read;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::array::JsonArray;
 use super::cells::exact;
 use super::fields::Fields;
 use super::strict::{Record, Strings, record};
-use crate::data::error::DataError;
+use crate::data::error::{DataError, Place};
 use crate::data::lines::Lines;
 use crate::data::note::{Note, Seen, counted};
 use crate::data::streams::{DocumentSource, Documents};
@@ -24,6 +24,19 @@ pub(super) enum JsonTexts {
 
 pub(super) struct JsonRecords {
     texts: JsonTexts,
+    records: Records,
+    rounded: Rounded,
+}
+
+impl JsonRecords {
+    pub fn new(texts: JsonTexts, fields: Fields) -> Self {
+        Self { texts, records: Records::new(fields), rounded: Rounded::default() }
+    }
+}
+
+/// Reads records that are at hand as JSON, one at a time: [`Input::records`](super::Input::records).
+#[derive(Clone, Debug)]
+pub struct Records {
     fields: Fields,
     /// Field names not found in any record so far.
     unseen: Vec<String>,
@@ -31,20 +44,38 @@ pub(super) struct JsonRecords {
     has_text: bool,
     /// Whether a record so far was a document, so that the names of the fields are right.
     has_document: bool,
-    rounded: Rounded,
 }
 
-impl JsonRecords {
-    pub fn new(texts: JsonTexts, fields: Fields) -> Self {
+impl Records {
+    pub(super) fn new(fields: Fields) -> Self {
         let unseen = fields.optional();
-        let (has_text, has_document, rounded) = (false, false, Rounded::default());
-        Self { texts, fields, unseen, has_text, has_document, rounded }
+        Self { fields, unseen, has_text: false, has_document: false }
+    }
+
+    /// The document of the next record.
+    ///
+    /// # Errors
+    /// A record that is not a valid document; the next one may be.
+    pub fn document(&mut self, record: Map<String, Value>) -> Result<Document, DataError> {
+        self.document_at(record, Place { name: "", line: 0 })
+    }
+
+    fn document_at(&mut self, record: Record, at: Place<'_>) -> Result<Document, DataError> {
+        let Self { fields, unseen, has_text, has_document } = self;
+        let document = fields.flattened(record, at).and_then(|record| {
+            // Usually empty after the first records.
+            unseen.retain(|name| !record.contains_key(name));
+            *has_text = *has_text || fields.texts().any(|name| record.contains_key(name));
+            fields.document(record, at, *has_text)
+        });
+        *has_document = *has_document || document.is_ok();
+        document.map_err(|error| if *has_document { error.of_one_record() } else { error })
     }
 }
 
 impl DocumentSource for JsonRecords {
     fn next(&mut self) -> Option<Result<Document, DataError>> {
-        let Self { texts, fields, unseen, has_text, has_document, rounded } = self;
+        let Self { texts, records, rounded } = self;
         let line = match texts {
             JsonTexts::Lines(lines) => lines.next_line(),
             JsonTexts::Array(array) => array.next_element(),
@@ -52,14 +83,7 @@ impl DocumentSource for JsonRecords {
         Some(line?.and_then(|line| {
             let record = record(line.text).map_err(|source| line.at.json(source))?;
             rounded.see(&record, line.text, line.at.line);
-            let document = fields.flattened(record, line.at).and_then(|record| {
-                // Usually empty after the first records.
-                unseen.retain(|name| !record.contains_key(name));
-                *has_text = *has_text || fields.texts().any(|name| record.contains_key(name));
-                fields.document(record, line.at, *has_text)
-            });
-            *has_document = *has_document || document.is_ok();
-            document.map_err(|error| if *has_document { error.of_one_record() } else { error })
+            records.document_at(record, line.at)
         }))
     }
 
@@ -71,7 +95,7 @@ impl DocumentSource for JsonRecords {
     }
 
     fn unseen(&self) -> &[String] {
-        &self.unseen
+        &self.records.unseen
     }
 
     fn notes(&self) -> Vec<Note> {

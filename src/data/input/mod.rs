@@ -15,13 +15,14 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use cells::decimal;
 pub(super) use cells::without_zeros;
 pub(super) use fields::label;
 pub use format::Format;
 #[cfg(feature = "folders")]
 pub(super) use format::foreign;
 pub(super) use format::{StreamKind, first_line, refused, sniff};
-pub use json::read_documents;
+pub use json::{Records, read_documents};
 pub(super) use strict::record;
 
 use super::error::{DataError, DataErrorKind, Place};
@@ -137,6 +138,33 @@ impl Input {
     /// Whether field options were set.
     pub fn names_fields(&self) -> bool {
         !self.fields.are_default() || self.cells_as_text || self.delimiter.is_some()
+    }
+
+    /// Reads records that are at hand as JSON, by the rules of a file of JSON lines; with `columns`, the
+    /// names of the fields that all of them have, by those of a table.
+    ///
+    /// # Errors
+    /// A column named twice in one option, and a required one that is not among `columns`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ehi::data::Input;
+    /// use serde_json::json;
+    ///
+    /// let mut records = Input::new().records(None)?;
+    /// let record = json!({ "id": 7, "text": "Trees have leaves.", "year": 2020 });
+    /// let document = records.document(record.as_object().cloned().unwrap_or_default())?;
+    /// assert_eq!((document.id.as_str(), document.metadata), ("7", Some(json!({ "year": 2020 }))));
+    /// # Ok::<(), ehi::data::DataError>(())
+    /// ```
+    pub fn records(&self, columns: Option<&[String]>) -> Result<Records, DataError> {
+        self.check()?;
+        let fields = match columns {
+            Some(columns) => self.fields.for_columns(columns, "")?,
+            None => self.fields.clone(),
+        };
+        Ok(Records::new(fields))
     }
 
     /// The documents of a file.

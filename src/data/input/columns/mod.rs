@@ -111,12 +111,16 @@ impl Columns {
                 |detail| failed(at.name, at.line, format!("the column `{}` is {detail}", column.name));
             let value = value.map_err(unread)?.map_err(|error| match error {
                 Unread::Column(detail) => unread(detail),
-                Unread::Row(detail) => unread(detail).of_one_record(),
+                Unread::Row(detail) => unread(detail).of_one_record().in_field(&column.name),
             })?;
             record.insert(column.name.clone(), value);
         }
+        let id = self.fields.id.as_ref().and_then(|name| record.get(name)).cloned();
         // The names of the fields were checked.
-        self.fields.document(record, at, true).map_err(DataError::of_one_record)
+        self.fields.document(record, at, true).map_err(|error| {
+            let id = id.and_then(|id| at.id("id", id).ok());
+            error.of_one_record().of_id(id)
+        })
     }
 }
 

@@ -9,7 +9,6 @@ use arrow_schema::{ArrowError, DataType, TimeUnit};
 use serde_json::{Map, Number, Value};
 
 use crate::data::MAX_LINE_BYTES;
-use crate::data::input::cells::{exact, without_zeros};
 use crate::data::note::Seen;
 
 /// Most nested lists and structs, more than metadata may have.
@@ -128,13 +127,11 @@ impl Values {
                 if self.decimals_as_text {
                     return Ok(Value::String(decimal));
                 }
-                match exact(without_zeros(&decimal)) {
-                    Some(number) => Value::Number(number),
-                    None => {
-                        self.inexact.see(1, self.row);
-                        Value::String(decimal)
-                    }
+                let value = crate::data::decimal(&decimal);
+                if value.is_string() {
+                    self.inexact.see(1, self.row);
                 }
+                value
             }
             other => {
                 return Err(Unread::Column(format!(
@@ -192,6 +189,7 @@ fn with_digits(time: String, unit: TimeUnit) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::input::cells::{exact, without_zeros};
 
     #[test]
     fn decimals_are_numbers_where_no_digit_is_lost() {
