@@ -29,6 +29,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from . import CancelledError, Index, ScopedIndex
 from ._progress import Bars
+from .reports import Document
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -149,13 +150,13 @@ class AsyncIndex(_Of[Index]):
     def scoped(self, filter: Mapping[str, Any] | str) -> AsyncScopedIndex:
         return AsyncScopedIndex(self.sync.scoped(filter))
 
-    async def iter(self, filter: Mapping[str, Any] | str | None = None) -> AsyncIterator[dict[str, Any]]:
+    async def iter(self, filter: Mapping[str, Any] | str | None = None) -> AsyncIterator[Document]:
         documents = await run(self.sync.iter, filter)
         while page := await run(lambda: list(itertools.islice(documents, 256))):
             for document in page:
                 yield document
 
-    def __aiter__(self) -> AsyncIterator[dict[str, Any]]:
+    def __aiter__(self) -> AsyncIterator[Document]:
         return self.iter()
 
     def __len__(self) -> int:

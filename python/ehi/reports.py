@@ -23,6 +23,7 @@ class Document(TypedDict):
 class Refused(TypedDict):
     position: int
     id: str
+    field: str | None
     error: str
 
 
@@ -199,6 +200,7 @@ class Bytes(TypedDict):
     dead_rows: int
     log: int
     model: int
+    shared_model: int
     other_models: int
     judgments: int
     begun: int

@@ -89,6 +89,7 @@ OF_MODELS = {
     },
     "Encoder": {
         "embed": "encode_query, encode_document",
+        "embed_with": "encode_query, encode_document",
         "load": "Encoder",
         "prompt": "describe",
         "settings": "describe",
