@@ -353,7 +353,7 @@ pub(super) fn in_micro_batches(
             while !batches.is_empty() {
                 let begun = Instant::now();
                 let rest = batches.split_off(size.min(batches.len()));
-                std::mem::replace(&mut batches, rest).into_par_iter().try_for_each(&run_one)?;
+                std::mem::replace(&mut batches, rest).into_par_iter().try_for_each(run_one)?;
                 if tick().is_break() {
                     return Err(ModelError::Cancelled);
                 }

@@ -439,14 +439,25 @@ fn a_cancelled_insert_keeps_the_groups_before() {
     let error = index
         .with_progress(|progress| {
             heard.push((progress.done, progress.total));
-            ControlFlow::Break(())
+            if progress.done > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })
         .insert_batch(documents(COUNT))
         .unwrap_err();
     assert!(matches!(error, Error::Cancelled), "{error}");
     let kept = index.len();
     assert!(kept > 0 && kept < COUNT, "{kept}");
-    assert_eq!(heard, [(kept as u64, Some(COUNT as u64))]);
+    assert_eq!(heard.first(), Some(&(0, Some(COUNT as u64))));
+    assert_eq!(heard.last(), Some(&(kept as u64, Some(COUNT as u64))));
+    assert!(heard[..heard.len() - 1].iter().all(|(done, _)| *done == 0), "{heard:?}");
+    // In the middle of a group: nothing of it is stored.
+    let mut calls = 0;
+    let cancel = |_| {
+        calls += 1;
+        if calls == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let again = index.with_progress(cancel).insert_batch(documents(COUNT));
+    assert!(matches!(again, Err(Error::Cancelled)));
+    assert_eq!((index.len(), calls), (kept, 2));
     assert_eq!(index.iter().map(Result::unwrap).collect::<Vec<_>>(), documents(kept));
     assert!(index.verify().unwrap().is_sound());
 

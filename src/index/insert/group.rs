@@ -25,14 +25,16 @@ const SLOW: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(800);
 /// The most parts of a full group.
 const MOST_PARTS: usize = 64;
+/// The parts of a full group before anything was timed.
+const FIRST_PARTS: usize = 8;
 
 /// How many parts of a full group are committed one by one, by the time that the last group took.
 pub(in crate::index) struct Pace(AtomicUsize);
 
 impl Default for Pace {
-    /// The first group is small: until it ends, nothing is known of the encoder's speed.
+    /// The first group is smaller: until it ends, nothing is known of the encoder's speed.
     fn default() -> Self {
-        Self(AtomicUsize::new(MOST_PARTS))
+        Self(AtomicUsize::new(FIRST_PARTS))
     }
 }
 
@@ -134,12 +136,12 @@ mod tests {
     #[test]
     fn groups_take_less_than_a_second_where_encoding_is_slow() {
         let pace = Pace::default();
-        assert_eq!(pace.share(256), 4);
+        assert_eq!(pace.share(256), 32);
         let share = |milliseconds| {
             pace.took(Duration::from_millis(milliseconds));
             pace.share(256)
         };
-        assert_eq!([20, 10, 1_000].map(share), [128, 256, 256]);
+        assert_eq!([20, 1_000].map(share), [256, 256]);
         assert_eq!([5_000, 800, 400, 100].map(share), [36, 36, 64, 256]);
         assert_eq!([3_600_000, 1].map(share), [4, 256]);
     }

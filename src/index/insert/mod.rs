@@ -289,7 +289,8 @@ impl Index {
 }
 
 impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
-    /// As [`Index::insert_batch`], with progress in documents and cancellation between groups.
+    /// As [`Index::insert_batch`], with progress in documents, told several times a second, and cancellation: a
+    /// group that is not encoded to its end is not stored.
     ///
     /// # Errors
     /// Those of [`Index::insert_batch`], and [`Error::Cancelled`] with the groups before it in place.
@@ -298,7 +299,7 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
         self.index.insert_texts(documents, false, &mut self.on_progress)
     }
 
-    /// As [`Index::insert_all_or_none`], with progress in documents and cancellation between groups.
+    /// As [`Index::insert_all_or_none`], with progress in documents and cancellation.
     ///
     /// # Errors
     /// Those of [`Index::insert_all_or_none`], and [`Error::Cancelled`] with the groups before it in place.
