@@ -11,6 +11,7 @@ your own. `ehi.aio` has the same calls as coroutines. Other people's tools are i
 `ehi.langchain`, `ehi.haystack` and `ehi.llama_index`, each with an extra of its name.
 """
 
+import importlib as _importlib
 from collections.abc import Sequence as _Sequence
 
 from . import _ehi
@@ -19,3 +20,11 @@ from ._ehi import *  # noqa: F403
 _Sequence.register(_ehi.SearchResult)
 
 __all__ = [name for name in _ehi.__all__ if name != "_shards"]
+_MODULES = ("aio", "beir", "haystack", "langchain", "llama_index", "mteb", "ray", "reports", "shards")
+
+
+def __getattr__(name: str) -> object:
+    """A module of the package, imported when it is first used."""
+    if name in _MODULES:
+        return _importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -21,6 +21,7 @@ pub fn stream(table: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let reader = unsafe { RecordBatchStreamReader::from_raw(stream.as_ptr()) }.map_err(unread)?;
     let mut writer = StreamWriter::try_new(Vec::new(), &reader.schema()).map_err(unread)?;
     for batch in reader {
+        table.py().check_signals()?;
         writer.write(&batch.map_err(unread)?).map_err(unread)?;
     }
     writer.into_inner().map_err(unread)

@@ -121,6 +121,9 @@ fn judgment(place: usize, fields: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<J
         };
         let found = of_data(value, &mut 0).map_err(|_| wrong("a string or a number"))?;
         match (&**name, found) {
+            ("grade", Value::Null) if !value.is_none() => {
+                return Err(wrong("a whole number, or no grade at all"));
+            }
             (_, Value::Null) => {}
             ("question", Value::String(text)) => own[0] = Some(text),
             ("question", _) => return Err(wrong("a string")),
@@ -222,7 +225,8 @@ pub fn builder(
         let name: &str = name.extract()?;
         if !known.contains(&name) {
             let known = known.join(", ");
-            return Err(PyTypeError::new_err(format!("unknown keyword `{name}`; known are {known}")));
+            let mine = if is_sized { "exist_ok" } else { "read_only" };
+            return Err(PyTypeError::new_err(format!("unknown keyword `{name}`; known are {known}, {mine}")));
         }
         if value.is_none() {
             continue;

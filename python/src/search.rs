@@ -24,7 +24,7 @@ const WHOLE: [&str; 3] = ["beam", "passages", "per_group"];
 /// and `statistics`.
 pub fn request(py: Python<'_>, k: Whole, options: Option<&Bound<'_, PyDict>>) -> PyResult<SearchRequest> {
     let (mut rerank, mut statistics) = (None, None);
-    let mut depth = RERANK_DEPTH;
+    let mut depth = None;
     let mut json = Map::from_iter([("k".to_owned(), whole::<usize>("k", k)?.into())]);
     for (name, value) in options.into_iter().flatten().filter(|(_, value)| !value.is_none()) {
         match name.extract::<&str>()? {
@@ -32,7 +32,7 @@ pub fn request(py: Python<'_>, k: Whole, options: Option<&Bound<'_, PyDict>>) ->
                 let expected = |_| PyTypeError::new_err("`reranker` is a Reranker: ehi.Reranker(path)");
                 rerank = Some(value.cast::<Reranker>().map_err(expected)?.get().reranker.clone());
             }
-            "rerank_depth" => depth = whole("rerank_depth", keyword("rerank_depth", &value)?)?,
+            "rerank_depth" => depth = Some(whole("rerank_depth", keyword("rerank_depth", &value)?)?),
             "statistics" => {
                 let expected = |_| PyTypeError::new_err("`statistics` are of `ehi.shards.term_statistics`");
                 statistics =
@@ -57,7 +57,10 @@ pub fn request(py: Python<'_>, k: Whole, options: Option<&Bound<'_, PyDict>>) ->
     })?;
     read.statistics = statistics;
     Ok(match rerank {
-        Some(reranker) => read.rerank(&reranker, depth),
+        Some(reranker) => read.rerank(&reranker, depth.unwrap_or(RERANK_DEPTH)),
+        None if depth.is_some() => {
+            return Err(PyTypeError::new_err("`rerank_depth` goes with `reranker`"));
+        }
         None => read,
     })
 }

@@ -22,7 +22,7 @@ const DEEPEST: usize = 128;
 
 /// A result of the library as dictionaries, lists, strings and numbers, as in `docs/json.md`.
 pub fn plain(py: Python<'_>, data: &impl Serialize) -> PyResult<Py<PyAny>> {
-    let value = serde_json::to_value(data).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let value = serde_json::to_value(data).map_err(|error| InputError::new_err(error.to_string()))?;
     to_python(py, &value)
 }
 
@@ -48,7 +48,7 @@ pub fn of_data(value: &Bound<'_, PyAny>, infinite: &mut usize) -> PyResult<Value
 /// `data` is there for data alone, as in [`of_data`].
 fn nested(value: &Bound<'_, PyAny>, depth: usize, data: &mut Option<&mut usize>) -> PyResult<Value> {
     let Some(depth) = depth.checked_sub(1) else {
-        return Err(PyValueError::new_err(format!("values are nested deeper than {DEEPEST}")));
+        return Err(InputError::new_err(format!("values are nested deeper than {DEEPEST}")));
     };
     if value.is_none() {
         return Ok(Value::Null);
@@ -63,7 +63,7 @@ fn nested(value: &Bound<'_, PyAny>, depth: usize, data: &mut Option<&mut usize>)
         return match (value.extract::<i64>(), value.extract::<u64>()) {
             (Ok(value), _) => Ok(value.into()),
             (_, Ok(value)) => Ok(value.into()),
-            _ => Err(PyValueError::new_err(format!("{value} has more than 64 bits; str(value) keeps it"))),
+            _ => Err(InputError::new_err(format!("{value} has more than 64 bits; str(value) keeps it"))),
         };
     }
     if value.is_instance_of::<PyFloat>() {
@@ -71,7 +71,9 @@ fn nested(value: &Bound<'_, PyAny>, depth: usize, data: &mut Option<&mut usize>)
     }
     if let Ok(fields) = value.cast::<PyDict>() {
         let mut object = Map::new();
-        for (name, value) in fields {
+        // A copy: reading a value may run Python, which may change the dictionary.
+        for item in fields.items() {
+            let (name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item.extract()?;
             let name = text(&name, || "a key of a dictionary".to_owned())?;
             let value = nested(&value, depth, data).map_err(|error| in_member(value.py(), &name, &error))?;
             object.insert(name, value);
@@ -90,7 +92,7 @@ pub fn in_member(py: Python<'_>, name: &str, error: &PyErr) -> PyErr {
     let text = format!("`{name}`: {}", error.value(py));
     match error.is_instance_of::<PyTypeError>(py) {
         true => PyTypeError::new_err(text),
-        false if error.is_instance_of::<PyValueError>(py) => PyValueError::new_err(text),
+        false if error.is_instance_of::<PyValueError>(py) => InputError::new_err(text),
         false => error.clone_ref(py),
     }
 }
@@ -102,7 +104,7 @@ fn float(value: &Bound<'_, PyAny>, number: f64, data: &mut Option<&mut usize>) -
             **infinite += usize::from(number.is_infinite());
             Ok(Value::Null)
         }
-        (None, None) => Err(PyValueError::new_err(format!("{value} is not finite"))),
+        (None, None) => Err(InputError::new_err(format!("{value} is not finite"))),
     }
 }
 
@@ -210,13 +212,13 @@ pub fn text(value: &Bound<'_, PyAny>, what: impl Fn() -> String) -> PyResult<Str
     let text = value
         .cast::<PyString>()
         .map_err(|_| PyTypeError::new_err(format!("{} is no string but {}", what(), type_name(value))))?;
-    unicode(text).map_err(|error| PyValueError::new_err(format!("{} is {}", what(), error.value(value.py()))))
+    unicode(text).map_err(|error| InputError::new_err(format!("{} is {}", what(), error.value(value.py()))))
 }
 
 fn unicode(text: &Bound<'_, PyString>) -> PyResult<String> {
     let not_unicode = |error| {
         let instead = "value.encode(errors=\"replace\").decode() is";
-        PyValueError::new_err(format!("no Unicode text: {error}; {instead}"))
+        InputError::new_err(format!("no Unicode text: {error}; {instead}"))
     };
     text.to_cow().map(Cow::into_owned).map_err(not_unicode)
 }
@@ -299,13 +301,11 @@ impl<'py> Matrix<'py> {
             [dim] | [_, dim] => dim,
             ref shape => {
                 let found = shape.len();
-                return Err(PyValueError::new_err(format!(
-                    "an array of {found} dimensions; 1 or 2 are read"
-                )));
+                return Err(InputError::new_err(format!("an array of {found} dimensions; 1 or 2 are read")));
             }
         };
         if dim == 0 {
-            return Err(PyValueError::new_err("an array without columns"));
+            return Err(InputError::new_err("an array without columns"));
         }
         // A Rust slice needs contiguous, aligned values.
         let numpy = array.py().import("numpy")?;

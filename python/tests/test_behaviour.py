@@ -10,6 +10,8 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -324,3 +326,33 @@ def test_what_the_last_callback_raises_is_raised(empty):
 
     with pytest.raises(KeyError, match="compact"):
         empty.compact(progress=progress)
+
+
+def test_options_and_values_that_cannot_apply_are_errors(empty):
+    empty.add([{"id": "tea", "text": "Green tea has caffeine.", "year": 2021, "seen": 1.0}])
+    with pytest.raises(TypeError, match="`rerank_depth` goes with `reranker`"):
+        empty.search("tea", rerank_depth=3)
+    with pytest.raises(TypeError, match="`update` changes fields"):
+        empty["tea"] = {}
+    with pytest.raises(TypeError, match="known are .*read_only"):
+        ehi.Index.open(empty.path, readonly=True)
+    with pytest.raises(ehi.InputError, match="pair 0: `grade` is nan; expected a whole number, or no grade"):
+        empty.judge([{"question": "tea", "id": "tea", "grade": float("nan")}])
+    empty.update("tea", metadata={"seen": float("nan")})
+    assert empty["tea"]["metadata"] == {"year": 2021}
+    with pytest.raises(ehi.InputError, match="is not finite"):
+        empty.search("tea", filter={"year": float("nan")})
+
+
+def test_modules_are_imported_when_they_are_used():
+    code = "import ehi; print(ehi.aio.open.__name__); ehi.nothing"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ran.stdout == "open\n" and "module 'ehi' has no attribute 'nothing'" in ran.stderr
+
+
+def test_ctrl_c_ends_the_wait_for_another_writer(empty):
+    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        ehi.Index.open(empty.path, wait=60)
+    assert time.monotonic() - begun < 30

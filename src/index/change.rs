@@ -231,8 +231,8 @@ impl Index {
         let expires = serving.store.config().expires.clone();
         let ranking = Ranking { similarity: serving.similarity, analyzer, passages, expires };
         let options = self.filling();
-        // A bundle that was trained here is ours, and soon removed.
-        let is_own = bundle.path().starts_with(self.path());
+        // A bundle that was trained here is soon removed.
+        let is_own = bundle.path() == self.path().join(names::TRAINED);
         let sharing = if is_own { Sharing::Index } else { options.sharing() };
         ActiveModel::create(backend, &dir, number, bundle, sharing, ranking, &options)
     }

@@ -31,11 +31,11 @@ impl Index {
     }
 
     /// The embeddings of the documents with these ids, as stored, in their order, all of one generation: for
-    /// each document `[1, dim]`, or `[passages, dim]` in the order of its text, f32.
+    /// each document one of `[dim]` f32, or one for each passage in the order of its text.
     ///
     /// # Errors
     /// [`InputError::NoDocument`] with every id that has none, and failures of reading.
-    pub fn vectors(&self, ids: impl IntoIterator<Item: AsRef<str>>) -> Result<Vec<Vec<f32>>> {
+    pub fn vectors(&self, ids: impl IntoIterator<Item: AsRef<str>>) -> Result<Vec<Vec<Vec<f32>>>> {
         let view = self.serving().view();
         let (mut vectors, mut missing) = (Vec::new(), Vec::new());
         for id in ids {
@@ -45,7 +45,7 @@ impl Index {
             };
             if missing.is_empty() {
                 let rows = view.rows_of(row)?.into_iter().map(|row| Ok(view.embedding(row)?.to_f32_vec()));
-                vectors.push(rows.collect::<Result<Vec<_>>>()?.concat());
+                vectors.push(rows.collect::<Result<Vec<_>>>()?);
             }
         }
         match missing.is_empty() {

@@ -92,7 +92,11 @@ pub enum ModelError {
     #[error("cancelled")]
     Cancelled,
     /// The checksum of a bundle's file differs from that in `ehi.json`.
-    #[error("{} does not match the checksum in ehi.json; the bundle is damaged or was edited", path.display())]
+    #[error(
+        "{} does not match its checksum: it is damaged or was edited; `repair` with the model that an index was \
+         made with restores it there",
+        path.display()
+    )]
     Checksum {
         /// The file.
         path: PathBuf,

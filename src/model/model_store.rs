@@ -1,10 +1,10 @@
 //! The folder that has each large file of a user's models once.
 
 use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use super::error::ModelError;
@@ -13,9 +13,11 @@ use crate::disk::{Backend, Kind};
 
 /// A link to a smaller file would save little.
 const LARGE: u64 = 1 << 20;
+/// Of the names of its files.
+const PREFIX: &str = "ehi-";
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Large files of models, read-only and named by their SHA-256, to which indexes have hard links.
+/// Large files of models, read-only, to which indexes have hard links: `ehi-` and the SHA-256.
 ///
 /// Nothing in an index refers to this folder: it may be removed at any time, and an index may be moved or
 /// copied as if its files were its own.
@@ -47,6 +49,8 @@ impl ModelStore {
             Some(dir) => Some(PathBuf::from(dir)).filter(|dir| !dir.as_os_str().is_empty()),
             None => dirs::data_dir().map(|data| data.join("ehi/models")),
         };
+        // A later change of the working directory must not matter.
+        let dir = dir.map(|dir| std::path::absolute(&dir).unwrap_or(dir));
         dir.map(|dir| Self { dir, least: LARGE, unused: DAY })
     }
 
@@ -56,8 +60,8 @@ impl ModelStore {
         Self { dir, least, unused }
     }
 
-    /// Gives the content of `source` a name at `target`, which is missing: a hard link, or a copy on another
-    /// file system. The caller makes the name durable.
+    /// Gives the content of `source` a name at `target`, which is missing: a hard link. The caller makes the
+    /// name durable.
     ///
     /// # Errors
     /// [`ModelError::Checksum`] if `source` has another SHA-256; [`ModelError::Io`].
@@ -68,7 +72,7 @@ impl ModelStore {
         sha256: &str,
         target: &Path,
     ) -> Result<(), ModelError> {
-        let kept = self.dir.join(sha256);
+        let kept = self.dir.join(format!("{PREFIX}{sha256}"));
         let mut again = true;
         loop {
             if !self.has(&kept, sha256) {
@@ -82,38 +86,48 @@ impl ModelStore {
         }
     }
 
+    /// Whether a file is there and sound. A damaged one is removed.
     fn has(&self, kept: &Path, sha256: &str) -> bool {
-        if !fs::symlink_metadata(kept).is_ok_and(|found| found.is_file()) {
-            return false;
+        let Ok(found) = fs::symlink_metadata(kept) else { return false };
+        if found.is_file() && files::digest_of_any_size(kept).is_ok_and(|digest| digest == sha256) {
+            return true;
         }
-        let digest = files::digest_of_any_size(kept);
-        let is_intact = digest.is_ok_and(|digest| digest == sha256);
-        if !is_intact {
-            tracing::warn!(path = %kept.display(), "a damaged file of a model is replaced");
-        }
-        is_intact
+        tracing::warn!(path = %kept.display(), "a damaged file of a model is replaced");
+        // If that fails, adding says why.
+        let _ = fs::remove_file(kept);
+        false
     }
 
     fn add(&self, source: &Path, sha256: &str, kept: &Path) -> Result<(), ModelError> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
         let io = |operation| move |error| ModelError::io(operation, kept, error);
         fs::create_dir_all(&self.dir).map_err(|error| ModelError::io("create", &self.dir, error))?;
         self.remove_unused();
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let partial = self.dir.join(format!("{sha256}.{}-{number}", std::process::id()));
-        let write = || {
+        // Process numbers may be the same in two containers that share the folder.
+        let number = RandomState::new().build_hasher().finish();
+        let partial = self.dir.join(format!("{PREFIX}{sha256}.{number:016x}"));
+        let mut options = OpenOptions::new();
+        let mut file =
+            options.read(true).write(true).create_new(true).open(&partial).map_err(io("create"))?;
+        let mut write = || {
+            let (mut from, _) = files::open(source, files::WEIGHTS_BYTES)?;
             // Shares the blocks where the file system can.
-            fs::copy(source, &partial).map_err(|error| ModelError::io("copy", source, error))?;
+            std::io::copy(&mut from, &mut file).map_err(|error| ModelError::io("copy", source, error))?;
             if files::digest_of_any_size(&partial)? != sha256 {
-                return Err(ModelError::Checksum { path: source.to_owned() });
+                files::check_digest(source, sha256)?;
+                return Err(io("write")(ErrorKind::InvalidData.into()));
             }
-            let file = OpenOptions::new().read(true).open(&partial).map_err(io("open"))?;
             file.set_permissions(fs::Permissions::from_mode(0o444)).map_err(io("write"))?;
             file.sync_all().map_err(io("sync"))?;
-            fs::rename(&partial, kept).map_err(io("rename"))?;
+            match fs::hard_link(&partial, kept) {
+                // Another process was faster, and its file is the one to share.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                linked => linked.map_err(io("link"))?,
+            }
             File::open(&self.dir).and_then(|dir| dir.sync_all()).map_err(io("sync"))
         };
-        write().inspect_err(|_| drop(fs::remove_file(&partial)))
+        let written = write();
+        let _ = fs::remove_file(&partial);
+        written
     }
 
     /// Removes files that no index has had a link to for a time, and the remains of interrupted calls. A link
@@ -123,13 +137,22 @@ impl ModelStore {
         let limit = (SystemTime::now() - self.unused).duration_since(SystemTime::UNIX_EPOCH);
         let limit = limit.map_or(0, |since| since.as_secs() as i64);
         for entry in entries.flatten() {
-            let is_ours = entry.file_name().to_str().is_some_and(is_digest);
+            let is_ours = entry.file_name().to_str().is_some_and(is_ours);
             let is_unused = |of: fs::Metadata| of.is_file() && of.nlink() == 1 && of.ctime() < limit;
             if is_ours && entry.metadata().is_ok_and(is_unused) {
                 // The next call tries again.
                 let _ = fs::remove_file(entry.path());
             }
         }
+    }
+
+    /// Whether links from the folder to a file are possible: both are on one file system.
+    fn reaches(&self, target: &Path) -> bool {
+        let device = |path: &Path| {
+            let existing = path.ancestors().find(|above| above.exists());
+            existing.and_then(|above| fs::metadata(above).ok()).map(|found| found.dev())
+        };
+        device(&self.dir) == target.parent().and_then(device)
     }
 }
 
@@ -153,7 +176,7 @@ impl Sharing<'_> {
                 backend.link(source, target).map_err(|error| ModelError::io("link", target, error))?;
                 Ok(true)
             }
-            Self::Store(store) if is_large(store.least) && is_digest(sha256) => {
+            Self::Store(store) if is_large(store.least) && is_digest(sha256) && store.reaches(target) => {
                 match store.link(backend, source, sha256, target) {
                     Ok(()) => Ok(true),
                     Err(error @ ModelError::Checksum { .. }) => Err(error),
@@ -169,8 +192,17 @@ impl Sharing<'_> {
     }
 }
 
-/// Whether a name is a SHA-256 in hexadecimal digits, alone or before a dot.
-fn is_digest(name: &str) -> bool {
-    let digits = name.split_once('.').map_or(name, |(digits, _)| digits);
-    digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+fn is_digest(sha256: &str) -> bool {
+    sha256.len() == 64 && sha256.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Whether a name is that of a file of a model store, complete or partial.
+fn is_ours(name: &str) -> bool {
+    let Some(name) = name.strip_prefix(PREFIX) else { return false };
+    match name.split_once('.') {
+        None => is_digest(name),
+        Some((sha256, number)) => {
+            is_digest(sha256) && number.len() == 16 && number.bytes().all(|byte| byte.is_ascii_hexdigit())
+        }
+    }
 }

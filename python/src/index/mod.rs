@@ -11,15 +11,16 @@ mod update;
 
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
-use ehi::{RepairOptions, WithProgress};
+use ehi::{IndexBuilder, RepairOptions, WithProgress};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use serde::Serialize;
 
 use crate::call::{OnProgress, is_forked, run, watched};
-use crate::errors::InputError;
+use crate::errors::{InputError, LockedError};
 use crate::model::{self, Model};
 use crate::options;
 use crate::value::{plain, quoted};
@@ -108,9 +109,9 @@ impl Index {
         let builder = options::builder(py, options, &[&OF_OPEN[1..], &OF_CREATE].concat())?;
         let model = model::model(py, model)?;
         let bundle = &model.bundle;
-        let index = run(py, move || match exist_ok {
-            true => builder.open_or_create(path, bundle),
-            false => builder.create(path, bundle),
+        let index = waiting(py, options, builder, |builder| match exist_ok {
+            true => builder.open_or_create(&path, bundle),
+            false => builder.create(&path, bundle),
         })?;
         Ok(Self::of(index))
     }
@@ -147,8 +148,10 @@ impl Index {
             }
         }
         let builder = options::builder(py, options, &OF_OPEN)?;
-        let open = move || if read_only { builder.open_read_only(path) } else { builder.open(path) };
-        Ok(Self::of(run(py, open)?))
+        Ok(Self::of(match read_only {
+            true => run(py, || builder.open_read_only(path))?,
+            false => waiting(py, options, builder, |builder| builder.open(&path))?,
+        }))
     }
 
     /// Restores the readable part of a damaged index. `undecided` decides about documents that may have been
@@ -252,6 +255,29 @@ impl Index {
         Ok(format!("Index({path}, {documents} documents, {model}{read_only})"))
     }
 }
+
+/// Opens an index, and waits for another writer as long as the keyword `wait` says, with checks for Ctrl-C.
+fn waiting(
+    py: Python<'_>,
+    options: Option<&Bound<'_, PyDict>>,
+    builder: IndexBuilder,
+    open: impl Fn(IndexBuilder) -> ehi::Result<ehi::Index> + Sync,
+) -> PyResult<ehi::Index> {
+    let wait = options.map(|given| given.get_item("wait")).transpose()?.flatten();
+    let wait = wait.filter(|wait| !wait.is_none()).map(|wait| options::seconds("wait", wait.extract()?));
+    let (wait, begun) = (wait.transpose()?.unwrap_or_default(), Instant::now());
+    loop {
+        let rest = wait.saturating_sub(begun.elapsed());
+        match run(py, || open(builder.clone().lock_wait(rest.min(BETWEEN_CHECKS)))) {
+            Err(error) if rest > BETWEEN_CHECKS && error.is_instance_of::<LockedError>(py) => {
+                py.check_signals()?;
+            }
+            opened => return opened,
+        }
+    }
+}
+
+const BETWEEN_CHECKS: Duration = Duration::from_millis(100);
 
 /// Keywords of `Index.open`; the first three are those of a reader.
 const OF_OPEN: [&str; 7] = ["model", "precision", "lazy_encoder", "durability", "codes", "wait", "own_model"];

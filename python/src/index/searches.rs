@@ -126,4 +126,4 @@ fn has_texts(query: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 /// Questions per thread between checks for Ctrl-C.
-const QUESTIONS: usize = 64;
+const QUESTIONS: usize = 16;

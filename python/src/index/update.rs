@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use super::Index;
 use super::documents::warn_of_cut_texts;
-use crate::call::run;
+use crate::call::{run, watched};
 use crate::columns::{one_or_list, one_or_more};
-use crate::value::{document_to_python, from_python, plain, text, type_name};
+use crate::value::{document_to_python, in_member, of_data, plain, text, type_name};
 
 #[pymethods]
 impl Index {
@@ -22,6 +22,10 @@ impl Index {
         }
     }
 
+    fn __setitem__(&self, _id: &Bound<'_, PyAny>, _value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(PyTypeError::new_err("`add` stores a document, and `update` changes fields of one"))
+    }
+
     fn __delitem__(&self, py: Python<'_>, id: String) -> PyResult<()> {
         let index = self.inner()?;
         match run(py, || index.delete(&id))? {
@@ -31,8 +35,8 @@ impl Index {
     }
 
     /// Changes fields of a stored document in one commit: its title, its text, and fields of its metadata,
-    /// which are merged as by `dict.update`, at the top level; a value of `None` removes its field. `add`
-    /// replaces the metadata, and stores a `None`.
+    /// which are merged as by `dict.update`, at the top level; a value of `None` (or NaN, or NaT) removes its
+    /// field. `add` replaces the metadata, and stores a `None`.
     ///
     /// Only a title or a text that differs from the stored one is encoded. Returns the outcome as `add` does.
     /// An id without a document is an `InputError` of the kind `NoDocument`.
@@ -61,14 +65,15 @@ impl Index {
         let mut update = DocumentUpdate::default();
         (update.title, update.text) = (string("title", title)?, string("text", text)?);
         if let Some(given) = metadata {
-            let Value::Object(fields) = from_python(given)? else {
+            let fields = of_data(given, &mut 0).map_err(|error| in_member(py, "metadata", &error))?;
+            let Value::Object(fields) = fields else {
                 let what = format!("`metadata` is no dictionary but {}", type_name(given));
                 return Err(PyTypeError::new_err(what));
             };
             update.metadata = fields;
         }
         let index = self.inner()?;
-        let summary = run(py, move || index.update(&id, &update))?;
+        let summary = watched(py, None, |told| index.with_progress(told).update(&id, &update))?;
         warn_of_cut_texts(py, &summary.cut)?;
         plain(py, &summary)
     }
@@ -87,19 +92,18 @@ impl Index {
     fn vectors(&self, py: Python<'_>, ids: &Bound<'_, PyAny>, passages: bool) -> PyResult<Py<PyAny>> {
         let (ids, is_one) = one_or_more("ids", ids)?;
         let index = self.inner()?;
-        let dim = index.bundle().model().encoder().dim();
-        let mut vectors = run(py, || index.vectors(&ids))?;
+        let vectors = run(py, || index.vectors(&ids))?;
+        // Of these embeddings: another model may be in service by now.
+        let dim = vectors.iter().flatten().next().map(Vec::len);
+        let dim = dim.unwrap_or_else(|| index.bundle().model().encoder().dim());
         if passages {
-            let shaped = |own: Vec<f32>| {
-                let shape = [own.len() / dim, dim];
-                array(py, own, &shape)
-            };
+            let shaped = |own: Vec<Vec<f32>>| array(py, own.concat(), &[own.len(), dim]);
             return one_or_list(py, vectors.into_iter().map(shaped).collect::<PyResult<_>>()?, is_one);
         }
         let is_cosine = index.similarity() == Similarity::Cosine;
-        vectors.iter_mut().filter(|own| own.len() > dim).for_each(|own| *own = mean(own, dim, is_cosine));
         let shape = if is_one { vec![dim] } else { vec![vectors.len(), dim] };
-        array(py, vectors.concat(), &shape)
+        let one = |own: Vec<Vec<f32>>| if own.len() > 1 { mean(&own, is_cosine) } else { own.concat() };
+        array(py, vectors.into_iter().flat_map(one).collect(), &shape)
     }
 }
 
@@ -107,15 +111,15 @@ fn array(py: Python<'_>, values: Vec<f32>, shape: &[usize]) -> PyResult<Py<PyAny
     Ok(PyArray1::from_vec(py, values).reshape(IxDyn(shape))?.into_any().unbind())
 }
 
-/// The mean of rows `[rows, dim]`.
-fn mean(rows: &[f32], dim: usize, at_unit_norm: bool) -> Vec<f32> {
-    let mut sum = vec![0f64; dim];
-    for row in rows.chunks_exact(dim) {
+/// The mean of rows of the same length.
+fn mean(rows: &[Vec<f32>], at_unit_norm: bool) -> Vec<f32> {
+    let mut sum = vec![0f64; rows.first().map_or(0, Vec::len)];
+    for row in rows {
         sum.iter_mut().zip(row).for_each(|(sum, value)| *sum += f64::from(*value));
     }
     let by = match at_unit_norm {
         true => sum.iter().map(|value| value * value).sum::<f64>().sqrt(),
-        false => (rows.len() / dim) as f64,
+        false => rows.len() as f64,
     };
     // Passages that cancel each other out have no direction.
     let by = if by == 0.0 { 1.0 } else { by };

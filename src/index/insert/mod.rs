@@ -289,8 +289,8 @@ impl Index {
 }
 
 impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
-    /// As [`Index::insert_batch`], with progress in documents, told several times a second, and cancellation: a
-    /// group that is not encoded to its end is not stored.
+    /// As [`Index::insert_batch`], with progress in documents, told several times a second, and cancellation:
+    /// a group that is not encoded to its end is not stored.
     ///
     /// # Errors
     /// Those of [`Index::insert_batch`], and [`Error::Cancelled`] with the groups before it in place.

@@ -11,7 +11,9 @@ use crate::document::Document;
 use crate::error::{InputError, Result};
 use crate::index::Index;
 use crate::index::ingest::{CutTexts, Prepared};
+use crate::index::with_progress::WithProgress;
 use crate::outline::Outline;
+use crate::progress::{Progress, Stage, Tick};
 use crate::store::{PutRow, View, WriteBatch, check_document, has_expired};
 
 /// The fields of a document that [`Index::update`] changes.
@@ -81,6 +83,10 @@ impl Index {
     /// # Ok::<(), ehi::Error>(())
     /// ```
     pub fn update(&self, id: &str, update: &DocumentUpdate) -> Result<InsertSummary> {
+        self.update_with(id, update, &mut || ControlFlow::Continue(()))
+    }
+
+    fn update_with(&self, id: &str, update: &DocumentUpdate, tick: &mut Tick<'_>) -> Result<InsertSummary> {
         self.check_writable()?;
         loop {
             let serving = self.serving();
@@ -104,8 +110,7 @@ impl Index {
                 let puts = serving.ingest().keep_stored(vec![document], vec![rows.clone()], true)?;
                 (puts, CutTexts::default(), BTreeSet::new())
             } else {
-                let Prepared { puts, cut } =
-                    serving.ingest().prepare(vec![document], &mut || ControlFlow::Continue(()))?;
+                let Prepared { puts, cut } = serving.ingest().prepare(vec![document], tick)?;
                 (puts, cut, serving.encodes())
             };
             let mut summary = InsertSummary::new(serving.view().generation());
@@ -135,4 +140,15 @@ impl Index {
 fn read(view: &View, id: &str) -> Result<Option<(Document, Vec<PutRow>)>> {
     let Some(row) = view.row_of(id)? else { return Ok(None) };
     Ok(Some((view.document(row)?, stored_rows(view, row)?)))
+}
+
+impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
+    /// As [`Index::update`], with cancellation while a text is encoded.
+    ///
+    /// # Errors
+    /// Those of [`Index::update`], and [`Error::Cancelled`] with nothing changed.
+    pub fn update(mut self, id: &str, update: &DocumentUpdate) -> Result<InsertSummary> {
+        let tick = &mut || (self.on_progress)(Progress::new(Stage::Insert, 0, 1));
+        self.index.update_with(id, update, tick)
+    }
 }

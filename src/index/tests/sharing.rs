@@ -163,10 +163,10 @@ fn a_folder_of_models_that_cannot_be_used_costs_only_room() {
 fn files_without_an_index_are_removed() {
     let shared = Shared::new();
     let (a, b) = (shared.create("a"), shared.create("b"));
-    let foreign = shared.models().join("notes.txt");
+    let foreign = shared.models().join("0".repeat(64));
     fs::write(&foreign, "of somebody").unwrap();
     // The remains of an interrupted call.
-    let partial = shared.models().join(format!("{}.1-0", "0".repeat(64)));
+    let partial = shared.models().join(format!("ehi-{}.{}", "0".repeat(64), "1".repeat(16)));
     fs::write(&partial, "a part").unwrap();
     let create = |name, bundle| {
         let models = ModelStore::of_small_files(shared.models(), 512, Duration::from_secs(1));
@@ -185,4 +185,29 @@ fn files_without_an_index_are_removed() {
     create("d", &shared.bundles.c);
     let unused = shared.kept().into_iter().filter(|path| fs::metadata(path).unwrap().nlink() == 1);
     assert_eq!(unused.collect::<Vec<_>>(), [foreign]);
+}
+
+#[test]
+fn a_model_below_the_index_is_not_taken_for_its_own() {
+    let shared = Shared::new();
+    let index = shared.create("a");
+    // By its path it seems to be in the index.
+    let given = shared.path("a").join("../given");
+    copy_directory(shared.bundles.b.path(), &given);
+    index.reencode(&Bundle::open(&given).unwrap()).unwrap();
+    assert_ne!(inode(&weights(&index)), inode(&given.join(ENCODER_FILE)));
+    damage(&given.join(ENCODER_FILE));
+    assert!(index.verify().unwrap().is_sound());
+}
+
+#[test]
+fn indexes_made_at_once_share_one_file() {
+    let shared = Shared::new();
+    let shared = &shared;
+    let inodes = thread::scope(|scope| {
+        let create = |number: usize| inode(&weights(&shared.create(&number.to_string())));
+        let made: Vec<_> = (0..6).map(|number| scope.spawn(move || create(number))).collect();
+        made.into_iter().map(|made| made.join().unwrap()).collect::<Vec<_>>()
+    });
+    assert!(inodes.iter().all(|inode| *inode == inodes[0]), "{inodes:?}");
 }
