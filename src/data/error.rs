@@ -110,6 +110,7 @@ impl DataError {
     }
 
     /// Names the id of the record.
+    #[cfg(feature = "parquet")]
     pub(super) fn of_id(self, id: Option<String>) -> Self {
         Self { id: id.map(String::into_boxed_str), ..self }
     }
