@@ -146,7 +146,8 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     /// As [`Index::update`], with cancellation while a text is encoded.
     ///
     /// # Errors
-    /// Those of [`Index::update`], and [`Error::Cancelled`] with nothing changed.
+    /// Those of [`Index::update`], and [`Error::Cancelled`](crate::Error::Cancelled) with
+    /// nothing changed.
     pub fn update(mut self, id: &str, update: &DocumentUpdate) -> Result<InsertSummary> {
         let tick = &mut || (self.on_progress)(Progress::new(Stage::Insert, 0, 1));
         self.index.update_with(id, update, tick)
