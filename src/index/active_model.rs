@@ -70,7 +70,7 @@ pub(crate) struct ActiveModel {
 impl HandleOptions {
     /// How a model from another folder gets into the index.
     pub(super) fn sharing(&self) -> Sharing<'_> {
-        self.models.as_ref().map_or(Sharing::Nothing, Sharing::Store)
+        self.models.as_ref().into()
     }
 }
 

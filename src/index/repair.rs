@@ -18,7 +18,7 @@ use crate::disk::{Backend, names};
 use crate::document::Document;
 use crate::error::{Error, Result};
 use crate::lexical::Analyzer;
-use crate::model::{Bundle, EncoderPrecision, LoadOptions, ModelError, ModelStore, REPORT_FILE, Sharing};
+use crate::model::{Bundle, EncoderPrecision, LoadOptions, ModelError, ModelStore, REPORT_FILE};
 use crate::progress::{OnProgress, Progress, Stage};
 use crate::scan::Similarity;
 use crate::store::{Anew, EncodedBy, Operation, Repair, RepairReport, StoreError, StoreOptions, Undecided};
@@ -286,8 +286,7 @@ fn restore_model(
         let name = format!("{}-{}", root.current().serving, names::BUNDLE);
         repair.report.set_aside.push(set_aside(&*backend, root.dir(), &model, &name)?);
     }
-    let models = ModelStore::of_user();
-    copy_model(&*backend, given, models.as_ref().map_or(Sharing::Nothing, Sharing::Store), dir)?;
+    copy_model(&*backend, given, ModelStore::of_user().as_ref().into(), dir)?;
     repair.report.model_restored = true;
     Ok(load.bundle(model)?)
 }

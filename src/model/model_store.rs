@@ -156,6 +156,12 @@ impl ModelStore {
     }
 }
 
+impl<'a> From<Option<&'a ModelStore>> for Sharing<'a> {
+    fn from(store: Option<&'a ModelStore>) -> Self {
+        store.map_or(Self::Nothing, Self::Store)
+    }
+}
+
 impl Sharing<'_> {
     /// Gives a large file a name in a copy of its bundle; `false` if the caller must copy it.
     ///

@@ -67,7 +67,7 @@ impl Index {
         if let Some(given) = metadata {
             let fields = of_data(given, &mut 0).map_err(|error| in_member(py, "metadata", &error))?;
             let Value::Object(fields) = fields else {
-                let what = format!("`metadata` is no dictionary but {}", type_name(given));
+                let what = format!("`metadata` must be a dictionary, not {}", type_name(given));
                 return Err(PyTypeError::new_err(what));
             };
             update.metadata = fields;

@@ -19,9 +19,9 @@ use crate::store::{PutRow, View, WriteBatch, check_document, has_expired};
 /// The fields of a document that [`Index::update`] changes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DocumentUpdate {
-    /// The new title; `None` leaves it.
+    /// The new title; `None` keeps the stored one.
     pub title: Option<String>,
-    /// The new text, which has no outline; `None` leaves it.
+    /// The new text, stored without an outline; `None` keeps the stored text.
     pub text: Option<String>,
     /// Fields that are set in the metadata, or removed where the value is null. Other fields stay.
     pub metadata: Map<String, Value>,
