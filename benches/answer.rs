@@ -72,7 +72,7 @@ fn main() {
 
 fn fill(index: &str, bundle: &str, folder: &Path, data: &str) {
     let bundle = Bundle::open(bundle).expect("the bundle opens");
-    let rows = embedded::rows(&folder.join("documents.f32"), bundle.model().encoder().dim());
+    let rows = embedded::rows(&folder.join("documents.f32"), bundle.model().dim());
     let corpus = Dataset::open(data).and_then(|data| data.corpus()).expect("the corpus opens");
     embedded::fill(index, &bundle, corpus.map(|document| document.expect("a document")), rows);
 }

@@ -49,7 +49,7 @@ fn run(
         true => Some(index.auto_tune(AutoTuneOptions { interval, ..AutoTuneOptions::default() })?),
         false => None,
     };
-    let dim = source.bundle().model().encoder().dim();
+    let dim = source.bundle().model().dim();
     let mut rng = ChaCha8Rng::seed_from_u64(0);
     let centres: Vec<f32> = (0..CENTRES * dim).map(|_| rng.random_range(-1.0..1.0)).collect();
     let (mut millis, mut inserted, before) = (Vec::with_capacity(count), 0, written()?);

@@ -25,7 +25,7 @@ fn main() {
     };
     let k: usize = k.first().map_or(10, |k| k.parse().expect("K is a number"));
     let bundle = Bundle::open(bundle).expect("the bundle opens");
-    let dim = bundle.model().encoder().dim();
+    let dim = bundle.model().dim();
     let rows = |name| embedded::rows(&Path::new(embedded).join(name), dim);
     let queries: Vec<f32> = rows("queries.f32").flatten().collect();
     let dir = tempfile::tempdir().expect("a directory for the index");
@@ -45,7 +45,7 @@ fn main() {
 
 /// Both ways over all queries, alternating.
 fn measure(index: &Index, queries: &[f32], k: usize, beam: usize) {
-    let dim = index.bundle().model().encoder().dim();
+    let dim = index.bundle().model().dim();
     let count = (queries.len() / dim) as f64;
     let mut times = [Vec::new(), Vec::new()];
     let (mut visited, mut read, mut found, mut wanted) = (0, 0, 0, 0);

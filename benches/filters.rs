@@ -115,7 +115,7 @@ fn main() {
         }
     };
     let bundle = Bundle::from_encoder(bundle).expect("the model loads");
-    let dim = bundle.model().encoder().dim();
+    let dim = bundle.model().dim();
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let vectors = match vectors.parse() {
         Ok(count) => {

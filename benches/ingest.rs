@@ -41,7 +41,7 @@ fn main() {
         for group in documents.chunks(GROUP) {
             let texts: Vec<_> = group.iter().map(Document::embedding_text).collect();
             let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
-            of_index.model().encoder().embed(&texts, Role::Document).expect("the texts are encoded");
+            of_index.model().encoder().unwrap().embed(&texts, Role::Document).expect("the texts are encoded");
         }
         encoding.push(started.elapsed().as_secs_f64());
         let given = documents.clone();

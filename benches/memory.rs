@@ -39,7 +39,7 @@ fn main() -> Any<()> {
     let given = std::env::args().skip(1).find(|argument| argument != "--bench");
     let count = given.map_or(Ok(DOCUMENTS), |count| count.parse())?;
     let bundle = scifact::bundle();
-    let (encoder, texts) = (bundle.model().encoder(), scifact::queries(usize::MAX));
+    let (encoder, texts) = (bundle.model().encoder().unwrap(), scifact::queries(usize::MAX));
     let mut made = Made { random: ChaCha8Rng::seed_from_u64(0), dim: encoder.dim(), centres: Vec::new() };
     for block in texts.chunks(64) {
         let block: Vec<&str> = block.iter().map(String::as_str).collect();
@@ -174,7 +174,7 @@ fn record(index: &Index, questions: &[String]) -> Any<()> {
         index.record(question, &format!("{id}"), 1)?;
         times[0].push(micros(started));
         let started = Instant::now();
-        bundle.model().encoder().embed(&[question], Role::Query)?;
+        bundle.model().encoder().unwrap().embed(&[question], Role::Query)?;
         times[1].push(micros(started));
         let started = Instant::now();
         index.record(question, &format!("{}", id + 1), 1)?;

@@ -17,7 +17,7 @@ fn search_vector(c: &mut Criterion) {
     let texts = scifact::queries(QUERIES);
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let bundle = index.bundle();
-    let encoder = bundle.model().encoder();
+    let encoder = bundle.model().encoder().unwrap();
     let rows = encoder.embed(&texts, Role::Query).expect("the queries embed");
     let vectors: Vec<&[f32]> = rows.chunks_exact(encoder.dim()).collect();
 

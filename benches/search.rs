@@ -13,7 +13,7 @@ const QUERIES: usize = 64;
 
 fn encoder(c: &mut Criterion) {
     let bundle = scifact::bundle();
-    let encoder = bundle.model().encoder();
+    let encoder = bundle.model().encoder().unwrap();
     let documents = scifact::documents(DOCUMENTS);
     let documents: Vec<_> = documents.iter().map(|document| document.embedding_text()).collect();
     let documents: Vec<&str> = documents.iter().map(AsRef::as_ref).collect();

@@ -26,7 +26,7 @@ fn main() {
     let (codes, parallel) = (!asked("plain"), asked("parallel"));
     let folder = Path::new(embedded);
     let bundle = Bundle::open(bundle).expect("the bundle opens");
-    let dim = bundle.model().encoder().dim();
+    let dim = bundle.model().dim();
     let started = Instant::now();
     let index = match Path::new(path).exists() {
         true => Index::open_read_only(path).expect("the index opens"),

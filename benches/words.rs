@@ -93,7 +93,7 @@ fn make_index(path: &str, out: &str, count: usize) -> Result<(), Box<dyn std::er
     for document in source.iter() {
         sentences.extend(document?.text.split_inclusive(". ").map(str::to_owned));
     }
-    let dim = bundle.model().encoder().dim();
+    let dim = bundle.model().dim();
     let mut rng = ChaCha8Rng::seed_from_u64(0);
     let centres: Vec<f32> = (0..CENTRES * dim).map(|_| rng.random_range(-1.0..1.0)).collect();
     let index = Index::create(out, &bundle)?;

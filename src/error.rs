@@ -66,6 +66,7 @@ impl From<ModelError> for Error {
     fn from(error: ModelError) -> Self {
         match error {
             ModelError::Cancelled => Self::Cancelled,
+            ModelError::NoEncoder => Self::Input(InputError::NoEncoder),
             error => Self::Model(error),
         }
     }

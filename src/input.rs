@@ -24,6 +24,14 @@ pub enum InputError {
         /// The document's id.
         id: String,
     },
+    /// A text must be encoded, but the index has no encoder ([`Bundle::for_vectors`]).
+    ///
+    /// [`Bundle::for_vectors`]: crate::Bundle::for_vectors
+    #[error(
+        "this needs an encoder, and the index has none: give embeddings, or search by words; `ehi reencode` changes \
+         to a model with an encoder"
+    )]
+    NoEncoder,
     /// An id is empty or too long.
     #[error("an id of {found} bytes; ids have 1 to {most} bytes of UTF-8")]
     InvalidId {

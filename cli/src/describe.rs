@@ -56,7 +56,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 }
 
 fn describe(bundle: &Bundle, text: &str) -> Result<Described, Failure> {
-    let encoder = bundle.model().encoder();
+    let encoder = bundle.model().encoder()?;
     let leaves = bundle.has_tree().then(|| bundle.model().indexer().shape().leaves());
     let read = |role| encoder.read_text(text, role);
     Ok(Described {

@@ -40,7 +40,7 @@ pub struct FieldArgs {
     format: Option<Format>,
 }
 
-const HEADING: &str = "What a file holds";
+pub const HEADING: &str = "What a file holds";
 
 /// Names of fields.
 #[derive(Clone)]
@@ -76,7 +76,8 @@ fn delimiter(text: &str) -> Result<char, String> {
 }
 
 impl FieldArgs {
-    pub fn input(&self) -> Input {
+    /// `vector`: a field of vectors to read as metadata.
+    pub fn input(&self, vector: Option<&str>) -> Input {
         let input = Input::new().cells_as_text(self.cells_as_text);
         let input = self.format.iter().fold(input, |input, format| input.format(*format));
         let input = self.delimiter.iter().fold(input, |input, delimiter| input.delimiter(*delimiter));
@@ -85,12 +86,13 @@ impl FieldArgs {
         let input = if self.hash_ids { input.hashed_ids() } else { input };
         let input = self.text.iter().fold(input, |input, Names(text)| input.text(text));
         self.metadata.iter().fold(input, |input, Names(metadata)| {
-            input.metadata(metadata.iter().filter(|name| !name.is_empty()))
+            let names = metadata.iter().map(String::as_str).filter(|name| !name.is_empty());
+            input.metadata(names.chain(vector))
         })
     }
 
     /// Whether options were given that do not apply to a dataset's folder.
     pub fn are_given(&self) -> bool {
-        self.format.is_some() || self.input().names_fields()
+        self.format.is_some() || self.input(None).names_fields()
     }
 }

@@ -6,6 +6,7 @@ pub mod origin;
 mod reading;
 pub mod sync;
 mod tally;
+mod vector;
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -20,7 +21,7 @@ use ehi::{Error, Index, Progress};
 use crate::bars;
 use crate::calibrate;
 use crate::failure::Failure;
-use crate::fields::FieldArgs;
+use crate::fields::{self, FieldArgs};
 use crate::interrupt::Interrupts;
 use crate::opening::FillingArgs;
 use crate::text::{escaped, one_line};
@@ -37,6 +38,10 @@ pub struct Args {
     filling: FillingArgs,
     #[command(flatten)]
     fields: FieldArgs,
+    /// Field of the document's vector, a list of numbers, which is stored in place of an embedding of the
+    /// text; `vector` if absent, in an index without an encoder
+    #[arg(long, value_name = "NAME", help_heading = fields::HEADING)]
+    vector: Option<String>,
     /// Read only the files that have changed since the last time, and delete the documents of those that are
     /// gone. Changed means that size, times or inode differ, or with `hash` that the content does
     #[arg(long, value_name = "BY", num_args = 0..=1, require_equals = true, default_missing_value = "stat",
@@ -64,8 +69,11 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         origin.check(named, &args.folders, &args.fields, args.sync.is_some())?;
     }
     let index = args.filling.open()?;
+    let has_encoder = index.bundle().model().encoder().is_ok();
+    let vector = args.vector.clone().or_else(|| (!has_encoder).then(|| vector::FIELD.to_owned()));
     let paths = args.files.iter().map(|named| &*named.path);
     let mut inserter = Inserter::begin(&index, Interrupts::watch(), bytes_of(paths));
+    inserter.vector = vector;
     let result = args.files.iter().try_for_each(|named| inserter.input(named, args));
     inserter.finish(result, args.json, out)?;
     calibrate::after_insert(&index);
@@ -78,6 +86,8 @@ pub struct Inserter<'a> {
     interrupts: Interrupts,
     bar: InsertBar,
     tally: Tally,
+    /// The field that holds the vector of each document; `None` if texts are encoded.
+    vector: Option<String>,
     /// Bytes of the inputs before this one.
     before: u64,
     /// Ids of files that belong to documents from elsewhere.
@@ -95,6 +105,7 @@ impl<'a> Inserter<'a> {
             interrupts,
             bar,
             tally: Tally::default(),
+            vector: None,
             before: 0,
             taken: Vec::new(),
             said: HashSet::new(),
@@ -133,6 +144,10 @@ impl<'a> Inserter<'a> {
     fn input(&mut self, named: &Named, args: &Args) -> Result<(), Failure> {
         let (path, name) = (&*named.path, origin::name(&named.path));
         match (Origin::of(named, &args.folders, &args.fields)?, args.sync) {
+            (Origin::Folder(_) | Origin::Dataset, _) if self.vector.is_some() => {
+                let problem = "documents with vectors are read from JSON, CSV, Parquet and Arrow files";
+                return Err(Failure::Usage(format!("{name} is a folder, and {problem}")));
+            }
             (Origin::Folder(folder), Some(by)) => {
                 let mut sync = Sync::with(self.index, folder, by)?;
                 self.sync(path, &mut sync)?;
@@ -146,7 +161,8 @@ impl<'a> Inserter<'a> {
                 if matches!(origin, Origin::Dataset) {
                     self.note(&format!("{name} is read as a dataset, and no other file in it"));
                 }
-                self.read(path, origin.opener(path, name, args.fields.input())?, None)?;
+                let input = args.fields.input(self.vector.as_deref());
+                self.read(path, origin.opener(path, name, input)?, None)?;
             }
         }
         Ok(())
@@ -178,7 +194,7 @@ impl<'a> Inserter<'a> {
         let name = origin::name(path);
         let mut group = Group::default();
         while let Some(read) = reading.next(&self.interrupts) {
-            let document = match read.document {
+            let mut document = match read.document {
                 Ok(document) => document,
                 Err(error) if reading.goes_on(&error) => {
                     self.tally.read += 1;
@@ -205,6 +221,16 @@ impl<'a> Inserter<'a> {
                 self.refuse(&sync::of_another(&file, &document.id, sync::source_of(&other).as_deref()));
                 self.taken.push(document.id);
                 continue;
+            }
+            if let Some(field) = &self.vector {
+                match vector::take(&mut document, field, self.index.bundle().model().dim()) {
+                    Ok(vector) => group.vectors.push(vector),
+                    Err(why) => {
+                        let place = reading.place(read.line, &document.id);
+                        self.refuse(&escaped(&one_line(&format!("refused: {place}: {why}"))));
+                        continue;
+                    }
+                }
             }
             group.push(document, read.line, read.position);
             if group.is_full() {
@@ -258,7 +284,7 @@ impl<'a> Inserter<'a> {
 
     /// Inserts a group. If that fails, counts the documents that were stored before the failure.
     fn group(&mut self, group: Group, reading: &Reading) -> Result<(), Failure> {
-        let Group { documents, lines, end, .. } = group;
+        let Group { documents, vectors, lines, end, .. } = group;
         if documents.is_empty() {
             return Ok(());
         }
@@ -273,7 +299,11 @@ impl<'a> Inserter<'a> {
                 None => ControlFlow::Continue(()),
             }
         };
-        let inserted = index.with_progress(show).insert_batch(documents);
+        let told = index.with_progress(show);
+        let inserted = match self.vector {
+            Some(_) => told.insert_vectors(documents.into_iter().zip(vectors)),
+            None => told.insert_batch(documents),
+        };
         match inserted {
             Ok(summary) => {
                 for refused in &summary.refused {

@@ -15,7 +15,8 @@ const NO_HUB: &str = " (this build fetches no model by its name: `cargo install 
 /// Settings of an encoder in place of those of its folder.
 #[derive(clap::Args)]
 pub struct EncoderArgs {
-    /// Keep the first N dimensions of embeddings, for encoders that were trained for it (Matryoshka)
+    /// Keep the first N dimensions of embeddings, for encoders that were trained for it (Matryoshka). In `ehi
+    /// create` without a model: the dimensions of the vectors that documents come with
     #[arg(long, value_name = "N")]
     dim: Option<usize>,
     /// Put this before each query, in place of what the encoder's folder or its card says; may be empty
@@ -50,6 +51,16 @@ pub fn directory(given: &Path) -> Result<PathBuf, Failure> {
         });
     }
     Err(Failure::Usage(missing + if cfg!(feature = "hub") { "" } else { NO_HUB }))
+}
+
+/// A model without an encoder, for vectors of `--dim` numbers.
+pub fn for_vectors(settings: &EncoderArgs) -> Result<Bundle, Failure> {
+    match (settings.dim, settings.query_prompt.is_some() || settings.document_prompt.is_some()) {
+        (Some(dim), false) => Ok(Bundle::for_vectors(dim).map_err(ehi::Error::from)?),
+        _ => Err(Failure::Usage(
+            "--query-prompt and --document-prompt are for an encoder; give --model".to_owned(),
+        )),
+    }
 }
 
 /// A bundle, or a model without a tree from an encoder's folder.

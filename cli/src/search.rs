@@ -4,7 +4,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ehi::search::{QuestionWords, Signs, Snippet};
+use ehi::search::{Question, QuestionWords, Signs, Snippet};
 use ehi::{Error, Hit, Index, RankedBy, SearchRequest, SearchResult, SearchStats};
 use serde::Serialize;
 
@@ -65,12 +65,16 @@ pub struct Args {
     /// is answered as it comes
     #[arg(long, value_name = "FILE", conflicts_with = "question")]
     questions: Option<PathBuf>,
+    /// File with the question's vector, a JSON array of numbers; - for standard input. A question given
+    /// with it is searched by its words
+    #[arg(long, value_name = "FILE", conflicts_with = "questions")]
+    vector: Option<PathBuf>,
     #[command(flatten)]
     precision: PrecisionArgs,
     /// The question, of one or several words. `+word` must be in a hit, `-word` must not, and `"a phrase"`
     /// must; with `--mode dense` these signs mean nothing. Quote a question that has signs, and put `--`
     /// before one that begins with `-`
-    #[arg(required_unless_present = "questions", value_name = "QUESTION")]
+    #[arg(required_unless_present_any = ["questions", "vector"], value_name = "QUESTION")]
     question: Vec<String>,
 }
 
@@ -130,7 +134,13 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         return answer_all(args, &index, &request, file, out);
     }
     let question = args.question.join(" ");
-    let result = index.search_with(&question, &request)?;
+    let vector = args.vector.as_deref().map(read_vector).transpose()?;
+    let asked = match &vector {
+        Some(vector) if question.trim().is_empty() => Question::Vector(vector),
+        Some(vector) => Question::Encoded(&question, vector),
+        None => Question::Text(&question),
+    };
+    let result = index.search_with(asked, &request)?;
     let result = args.shown(&index, result);
     if let Some(number) = args.open {
         let Some(hit) =
@@ -150,6 +160,16 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         hits::say_notes(&result.notes);
         Ok(())
     }
+}
+
+/// The vector in a file.
+fn read_vector(file: &Path) -> Result<Vec<f32>, Failure> {
+    let mut text = String::new();
+    let opened = arguments::open(file).map_err(Failure::file("open", file))?;
+    opened.take(MOST_QUESTION_BYTES).read_to_string(&mut text).map_err(Failure::file("read", file))?;
+    serde_json::from_str(&text).map_err(|error| {
+        Failure::Usage(format!("{} holds no JSON array of numbers: {error}", printing::path(file)))
+    })
 }
 
 impl Args {

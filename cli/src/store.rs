@@ -8,10 +8,11 @@ use ehi::calibrate::RecallCurve;
 use ehi::model::DistilReport;
 use ehi::search::DEFAULT_ALPHA;
 use ehi::store::{EncodedBy, Entries, Notice, StoreStats};
-use ehi::{Analyzer, Error, Index, Judgment, Language, LearnedFusion, OnProgress, Passages};
+use ehi::{Analyzer, Error, Index, Judgment, Language, LearnedFusion, OnProgress, Passages, Similarity};
 use serde::Serialize;
 use serde_json::json;
 
+use crate::arguments::one_of;
 use crate::calibrate::write_curve;
 use crate::describe;
 use crate::failure::Failure;
@@ -21,6 +22,9 @@ use crate::models::{self, EncoderArgs};
 use crate::opening::{OwnModelArgs, WaitArgs, open_read_only, refuse_file};
 use crate::printing;
 use crate::text::{counted, escaped};
+
+const SIMILARITIES: [(&str, Similarity); 3] =
+    [("cosine", Similarity::Cosine), ("dot", Similarity::DotProduct), ("manhattan", Similarity::Manhattan)];
 
 /// The kind of words of an index, if any.
 #[derive(Clone, Copy)]
@@ -47,14 +51,21 @@ pub struct CreateArgs {
     index: PathBuf,
     /// A bundle, or an encoder in the sentence-transformers layout, which needs no training
     #[cfg_attr(feature = "hub", doc = "(or the name of one to fetch)")]
-    #[arg(long, value_name = "MODEL")]
-    model: PathBuf,
+    ///
+    /// Without a model, give `--dim`: documents come with their vectors, and texts are searched by words
+    /// alone
+    #[arg(long, value_name = "MODEL", required_unless_present = "dim")]
+    model: Option<PathBuf>,
     #[command(flatten)]
     encoder: EncoderArgs,
-    /// By which words documents can be found: `tokens` of the encoder, words without their endings in a
-    /// language (`english`), or `none`; `ehi compact --lexical` adds them later
-    #[arg(long, value_name = "WORDS", default_value = "tokens", value_parser = words)]
-    lexical: Words,
+    /// How embeddings are compared; as the encoder's folder says if absent, or else by cosine
+    #[arg(long, value_name = "SIMILARITY", value_parser = one_of(SIMILARITIES))]
+    similarity: Option<Similarity>,
+    /// By which words documents can be found: `tokens` of the encoder, which is the default, words without
+    /// their endings in a language (`english`, the default without an encoder), or `none`; `ehi compact
+    /// --lexical` adds them later
+    #[arg(long, value_name = "WORDS", value_parser = words)]
+    lexical: Option<Words>,
     /// Longest passage of a document, and the most that two neighbours share, in tokens of the encoder. Each
     /// passage has an embedding. By default 200/40, or less if the encoder reads less; an overlap not
     /// given is a fifth
@@ -141,11 +152,16 @@ pub struct SnapshotArgs {
 
 pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
     refuse_file(&args.index)?;
-    let bundle = models::open(&args.model, &args.encoder)?;
-    let builder = Index::builder().analyzer(args.lexical.0);
+    let bundle = match &args.model {
+        Some(model) => models::open(model, &args.encoder)?,
+        None => models::for_vectors(&args.encoder)?,
+    };
+    let builder = Index::builder();
+    let builder = args.lexical.iter().fold(builder, |builder, words| builder.analyzer(words.0));
+    let builder = args.similarity.iter().fold(builder, |builder, own| builder.similarity(*own));
     let builder = match args.passages {
         Some(of) => builder.passages(of.tokens, of.overlap),
-        None if args.whole => builder,
+        None if args.whole || args.model.is_none() => builder,
         None => builder.sized_passages(),
     };
     let builder = match &args.expires {
@@ -157,8 +173,7 @@ pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
         true => counted(bundle.model().indexer().shape().leaves(), "leaf"),
         false => "no tree, so searches score every document".to_owned(),
     };
-    let encoder = bundle.model().encoder();
-    let dim = encoder.dim();
+    let dim = bundle.model().dim();
     let passages =
         index.passages().map_or_else(String::new, |passages| format!("; passages of {passages} tokens"));
     let expires = args.expires.as_ref();
@@ -166,7 +181,13 @@ pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
         .map_or_else(String::new, |field| format!("; documents expire at the time in `{}`", escaped(field)));
     writeln!(out, "created {}: {tree}; {dim} dimensions{passages}{expires}", printing::path(&args.index))
         .map_err(Failure::Output)?;
-    describe::write_prompts(out, encoder).map_err(Failure::Output)
+    match bundle.model().encoder() {
+        Ok(encoder) => describe::write_prompts(out, encoder),
+        Err(_) => {
+            writeln!(out, "no encoder: documents come with their vectors, and texts are searched by words")
+        }
+    }
+    .map_err(Failure::Output)
 }
 
 pub fn compact(args: &CompactArgs, out: &mut dyn Write) -> Result<(), Failure> {

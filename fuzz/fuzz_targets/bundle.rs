@@ -81,7 +81,8 @@ fn run(dir: &Path, sound: &Files, input: Input<'_>) {
             write(dir, name, content);
         }
         let bundle = open(dir, sound, settings()).expect("the unchanged bundle opens");
-        let row = bundle.model().encoder().embed(&["a b"], Role::Query).expect("it embeds");
+        let row =
+            bundle.model().encoder().expect("it has one").embed(&["a b"], Role::Query).expect("it embeds");
         assert_eq!(row.len(), M);
     }
     if let Some(name) = REPLACED.take() {
@@ -141,8 +142,9 @@ fn open(
 fn use_bundle(bundle: Result<Bundle, ehi::model::ModelError>) {
     match bundle {
         Ok(bundle) => {
-            let encoder = bundle.model().encoder();
-            if let Ok(row) = encoder.embed(&["a b"], Role::Query) {
+            if let Ok(encoder) = bundle.model().encoder()
+                && let Ok(row) = encoder.embed(&["a b"], Role::Query)
+            {
                 assert_eq!(row.len(), encoder.dim());
                 assert!(row.iter().all(|x| x.is_finite()));
             }

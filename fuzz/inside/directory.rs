@@ -140,6 +140,10 @@ fn repair(dir: &Path, options: StoreOptions) -> Result<()> {
         Ok(documents.into_iter().map(|document| Put { document, ..put(1) }).collect())
     };
     Repair::begin_on(options.backend(), dir, options)?
-        .run(Undecided::Keep, Anew { compute: &mut compute, lexer: Some(&terms::WordLexer) }, &mut || Ok(()))
+        .run(
+            Undecided::Keep,
+            Anew { compute: &mut compute, encodes: true, lexer: Some(&terms::WordLexer) },
+            &mut || Ok(()),
+        )
         .map(drop)
 }

@@ -178,6 +178,7 @@ class _RequestOptions(TypedDict, total=False):
     no_memory: bool
 
 class _SearchOptions(_RequestOptions, total=False):
+    vectors: _Vectors | None
     group_by: str | None
     per_group: int | None
     reranker: Reranker | None
@@ -279,10 +280,12 @@ class AutoTune:
 class Index:
     def __new__(cls, *_args: Never, **_options: Never) -> Index: ...
     @staticmethod
+    @overload
     def create(
         path: _Path,
         model: _Model,
         *,
+        dim: None = None,
         similarity: _Similarity | None = None,
         durability: _Durability | None = None,
         codes: bool | None = None,
@@ -293,6 +296,21 @@ class Index:
         wait: float | None = None,
         lazy_encoder: bool = False,
         own_model: bool = False,
+        exist_ok: bool = False,
+    ) -> Index: ...
+    @staticmethod
+    @overload
+    def create(
+        path: _Path,
+        model: None = None,
+        *,
+        dim: int,
+        similarity: _Similarity | None = None,
+        durability: _Durability | None = None,
+        codes: bool | None = None,
+        words: str | None = None,
+        expires: str | None = None,
+        wait: float | None = None,
         exist_ok: bool = False,
     ) -> Index: ...
     @staticmethod

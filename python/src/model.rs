@@ -154,7 +154,7 @@ impl Model {
     /// Width of its embeddings.
     #[getter]
     fn dim(&self) -> usize {
-        self.bundle.model().encoder().dim()
+        self.bundle.model().dim()
     }
 
     /// Whether it has a tree, so that a search need not score every document.
@@ -223,7 +223,7 @@ impl Model {
 
 /// A model in a `repr`.
 pub fn described(bundle: &Bundle) -> String {
-    let (dim, hash) = (bundle.model().encoder().dim(), bundle.hash().to_string());
+    let (dim, hash) = (bundle.model().dim(), bundle.hash().to_string());
     let has_tree = if bundle.has_tree() { "True" } else { "False" };
     format!("dim={dim}, has_tree={has_tree}, hash='{}…'", hash.get(..8).unwrap_or(&hash))
 }
@@ -309,7 +309,8 @@ impl Encoder {
             Ok(model) => {
                 let bundle = &model.get().bundle;
                 let source = Source { path: bundle.path().to_owned(), dim: None, saved: None };
-                (source, bundle.model().encoder().settings().clone())
+                let encoder = run(py, || Ok(bundle.model().encoder()?))?;
+                (source, encoder.settings().clone())
             }
             Err(_) => {
                 let source = Source::new(model)?;

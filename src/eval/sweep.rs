@@ -243,7 +243,7 @@ pub(super) struct Sweep<'a> {
 
 impl Sweep<'_> {
     pub fn dim(&self) -> usize {
-        self.serving.model().encoder().dim()
+        self.serving.model().dim()
     }
 
     /// The embedding of a query, `[dim]`.

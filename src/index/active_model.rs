@@ -93,7 +93,7 @@ impl ActiveModel {
         check_model(bundle.hash(), own.hash())?;
         let shape = own.model().indexer.shape();
         let config = StoreConfig {
-            dim: own.model().encoder.dim() as u32,
+            dim: own.model().dim() as u32,
             branching_factor: shape.branching_factor(),
             height: shape.height(),
             similarity: similarity.code(),
@@ -196,7 +196,8 @@ impl ActiveModel {
 
     /// How texts are split into terms.
     pub(crate) fn analysis(&self) -> Analysis<'_> {
-        Analysis { analyzer: self.analyzer().unwrap_or_default(), encoder: self.model().encoder() }
+        let encoder = self.model().encoder().ok();
+        Analysis { analyzer: self.analyzer().unwrap_or_default(), encoder }
     }
 
     pub(super) fn ingest(&self) -> Ingest<'_> {
@@ -240,7 +241,7 @@ pub(super) fn check_passages(bundle: &Bundle, passages: Option<Passages>) -> Res
 
 /// Tokens of a text that a model's encoder reads.
 pub(super) fn tokens_read(bundle: &Bundle) -> Result<u32> {
-    let encoder = bundle.model().encoder();
+    let encoder = bundle.model().encoder()?;
     Ok((encoder.max_tokens() - encoder.tokens_around()?) as u32)
 }
 
@@ -256,7 +257,7 @@ pub(super) fn check_analyzer(config: &StoreConfig) -> Result<(), StoreError> {
 fn check_shape(config: &StoreConfig, bundle: &Bundle) -> Result<(), StoreError> {
     let shape = bundle.model().indexer.shape();
     for (what, expected, found) in [
-        ("the width of the model's embeddings", config.dim, bundle.model().encoder.dim() as u32),
+        ("the width of the model's embeddings", config.dim, bundle.model().dim() as u32),
         ("the branching factor of the model's tree", config.branching_factor, shape.branching_factor()),
         ("the height of the model's tree", config.height, shape.height()),
     ] {

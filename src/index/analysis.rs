@@ -13,7 +13,8 @@ use crate::store::{Lexer, LexerError, Lexers};
 #[derive(Clone, Copy)]
 pub(crate) struct Analysis<'a> {
     pub analyzer: Analyzer,
-    pub encoder: &'a Encoder,
+    /// For tokens alone.
+    pub encoder: Option<&'a Encoder>,
 }
 
 /// A searchable part of a text.
@@ -39,7 +40,7 @@ impl Analysis<'_> {
     pub fn sequence(&self, text: &str) -> Result<Vec<u32>> {
         let mut out = Vec::new();
         self.walk(text, &mut |found| match found {
-            Found::Token(token) if self.encoder.is_punctuation(token) => {}
+            Found::Token(token) if self.is_punctuation(token) => {}
             Found::Token(term) | Found::Word(_, term) => out.push(term),
             Found::Run(run) => out.extend(singles(run).map(own_term)),
         })?;
@@ -52,13 +53,13 @@ impl Analysis<'_> {
         // The encoder and this function read such a text alike.
         if self.analyzer == Analyzer::Tokens
             && text.is_ascii()
-            && let Some(question) = self.encoder.question(text)?
+            && let Some(question) = self.encoder()?.question(text)?
         {
             return Ok(QuestionTerms { terms: question.words, tokens: Some(question.all) });
         }
         let mut terms = Vec::new();
         let tell = &mut |found: Found<'_>| match found {
-            Found::Token(token) if self.encoder.is_punctuation(token) => {}
+            Found::Token(token) if self.is_punctuation(token) => {}
             Found::Token(term) | Found::Word(_, term) => terms.push(term),
             Found::Run(run) => {
                 let before = terms.len();
@@ -87,7 +88,7 @@ impl Analysis<'_> {
 
     /// Whether a term continues the word of the term before it.
     pub fn continues(&self, term: u32) -> bool {
-        self.analyzer == Analyzer::Tokens && self.encoder.continues(term)
+        self.analyzer == Analyzer::Tokens && self.encoder.is_some_and(|encoder| encoder.continues(term))
     }
 
     /// How to print the terms of a question.
@@ -105,7 +106,20 @@ impl Analysis<'_> {
             Found::Run(run) => singles(run).chain(pairs(run)).for_each(|own| note(own, own_term(own))),
         })?;
         let encoder = self.encoder;
-        Ok(move |term| written.get(&term).cloned().unwrap_or_else(|| encoder.token(term)))
+        Ok(move |term| {
+            written
+                .get(&term)
+                .cloned()
+                .unwrap_or_else(|| encoder.map(|own| own.token(term)).unwrap_or_default())
+        })
+    }
+
+    fn encoder(&self) -> std::result::Result<&Encoder, ModelError> {
+        self.encoder.ok_or(ModelError::NoEncoder)
+    }
+
+    fn is_punctuation(&self, token: u32) -> bool {
+        self.encoder.is_some_and(|encoder| encoder.is_punctuation(token))
     }
 
     /// Visits the parts of a text in order. Returns its number of tokens if the whole text was tokenised as
@@ -131,7 +145,7 @@ impl Analysis<'_> {
                             Piece::Characters(run) => tell(Found::Run(run)),
                         }),
                     };
-                    tokens = self.encoder.tokenizer()?.words(part, tell_token)?.filter(|_| part == text);
+                    tokens = self.encoder()?.tokenizer()?.words(part, tell_token)?.filter(|_| part == text);
                 }
             }
         }
@@ -151,7 +165,7 @@ struct ModelLexer(Analyzer, Arc<Bundle>);
 
 impl Lexer for ModelLexer {
     fn terms(&self, text: &str, out: &mut Vec<u32>) -> std::result::Result<(), LexerError> {
-        Analysis { analyzer: self.0, encoder: self.1.model().encoder() }.terms(text, out)
+        Analysis { analyzer: self.0, encoder: self.1.model().encoder().ok() }.terms(text, out)
     }
 }
 

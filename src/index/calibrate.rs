@@ -239,14 +239,16 @@ impl ActiveModel {
         rows.sort_unstable();
         rows.shuffle(&mut rng);
         rows.truncate(DEFAULT_QUESTIONS);
+        let has_encoder = self.model().encoder().is_ok();
         let (mut texts, mut own, mut questions) = (Vec::new(), Vec::new(), Vec::new());
         for row in rows {
-            match question_of(&view.passage(row)?) {
+            let text = if has_encoder { question_of(&view.passage(row)?) } else { None };
+            match text {
                 Some(text) => {
                     texts.push(text);
                     own.push(view.head(row)?);
                 }
-                // Stored with an embedding but without text.
+                // Without text, or without an encoder for it.
                 None => {
                     questions.push(Question { vector: self.unit_row(view, row)?, own: Some(view.head(row)?) })
                 }
@@ -263,7 +265,7 @@ impl ActiveModel {
         if texts.is_empty() {
             return Ok(Vec::new());
         }
-        let encoder = &self.model().encoder;
+        let encoder = self.model().encoder()?;
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         let rows = encoder.embed(&texts, Role::Query)?;
         let question =

@@ -82,7 +82,8 @@ impl Index {
     /// bundle continues it; with another bundle it starts over. Once it has returned, the change is durable.
     ///
     /// # Errors
-    /// [`InputError::SameModel`]; [`InputError::WithoutText`]; [`InputError::ChangeUnderWay`]; failures of
+    /// [`InputError::SameModel`]; [`InputError::WithoutText`]; [`InputError::NoEncoder`] for a
+    /// bundle without an encoder; [`InputError::ChangeUnderWay`]; failures of
     /// the encoder and of the disk, with nothing changed and the unfinished model removed.
     pub fn reencode(&self, bundle: &Bundle) -> Result<ModelChange> {
         self.with_progress(no_progress).reencode(bundle)
@@ -119,6 +120,9 @@ impl Index {
     ) -> Result<T> {
         if bundle.hash() == self.serving().bundle.hash() {
             return Err(InputError::SameModel { model: bundle.hash() }.into());
+        }
+        if !bundle.has_encoder_of(&self.serving().bundle) {
+            bundle.model().encoder()?;
         }
         let changed = self.model_to_fill(bundle).and_then(|target| {
             let filled = self.fill_while_serving(&target, on_progress)?;

@@ -89,9 +89,9 @@ pub(super) struct Prepared {
 impl Ingest<'_> {
     /// Encodes and routes documents; `tick` is called several times a second meanwhile.
     pub fn prepare(self, documents: Vec<Document>, tick: &mut Tick<'_>) -> Result<Prepared> {
-        let encoder = self.model().encoder();
-        let room = self.room()?;
-        let read = documents.par_iter().map(|document| self.read(document, room));
+        let encoder = self.model().encoder()?;
+        let room = encoder.max_tokens() - encoder.tokens_around()?;
+        let read = documents.par_iter().map(|document| self.read(encoder, document, room));
         let read = read.collect::<Result<Vec<_>>>()?;
         let mut cut = CutTexts::default();
         let texts: Vec<Cow<'_, str>> = match self.passages {
@@ -167,7 +167,7 @@ impl Ingest<'_> {
         spans: Vec<Vec<Span>>,
         rows: &[f32],
     ) -> Vec<Put> {
-        let dim = self.model().encoder.dim();
+        let dim = self.model().dim();
         let units: Vec<f32> = rows.chunks_exact(dim).flat_map(unit).collect();
         let leaves = self.route(&units);
         let is_cosine = self.similarity == Similarity::Cosine;
@@ -193,21 +193,15 @@ impl Ingest<'_> {
     /// The terms of documents, if they are to have any.
     fn terms(self, documents: &[Document]) -> Result<Vec<Option<Terms>>> {
         let Some(analyzer) = self.analyzer else { return Ok(vec![None; documents.len()]) };
-        let analysis = Analysis { analyzer, encoder: self.model().encoder() };
+        let analysis = Analysis { analyzer, encoder: self.model().encoder().ok() };
         // Load the tokenizer once, before several threads each do.
         analysis.sequence("a")?;
         let terms = |document: &Document| Ok(Some(Terms::of(&document.title, &document.text, &analysis)?));
         documents.par_iter().map(terms).collect()
     }
 
-    /// Tokens of title and text that the encoder reads.
-    fn room(self) -> Result<usize> {
-        let encoder = self.model().encoder();
-        Ok(encoder.max_tokens() - encoder.tokens_around()?)
-    }
-
-    fn read(self, document: &Document, room: usize) -> Result<Read> {
-        let encoder = self.model().encoder();
+    /// `room`: tokens of title and text that the encoder reads.
+    fn read(self, encoder: &Encoder, document: &Document, room: usize) -> Result<Read> {
         let Document { title, text, .. } = document;
         let count = || -> Result<usize> {
             // A token takes at least one byte.
@@ -221,7 +215,7 @@ impl Ingest<'_> {
             None => (None, count()?),
             Some(analyzer) => {
                 let counting = Counting {
-                    analysis: Analysis { analyzer, encoder },
+                    analysis: Analysis { analyzer, encoder: Some(encoder) },
                     tokens: AtomicUsize::new(0),
                     all: AtomicBool::new(true),
                 };
@@ -242,7 +236,7 @@ impl Ingest<'_> {
 
     /// The leaves of stored embeddings, `[rows, dim]` f16.
     pub fn route_stored(self, rows: &[f16]) -> Vec<LeafId> {
-        let rows = rows.chunks_exact(self.model().encoder.dim());
+        let rows = rows.chunks_exact(self.model().dim());
         self.route(&rows.flat_map(unit_of_stored).collect::<Vec<f32>>())
     }
 

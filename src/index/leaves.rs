@@ -161,8 +161,8 @@ impl ActiveModel {
         }
         for block in texts.chunks(QUERIES_PER_BLOCK) {
             let block: Vec<&str> = block.iter().map(String::as_str).collect();
-            let rows = model.encoder.embed(&block, Role::Query)?;
-            for (text, row) in block.iter().zip(rows.chunks_exact(model.encoder.dim())) {
+            let rows = model.encoder()?.embed(&block, Role::Query)?;
+            for (text, row) in block.iter().zip(rows.chunks_exact(model.dim())) {
                 let sample = model.indexer.route(&unit(row), NonZeroUsize::MIN, Role::Query).sample;
                 let query = LeafQuery { text: (*text).to_owned(), probability: sample.top_probability };
                 by_leaf.entry(sample.leaf).or_default().push(query);
@@ -172,7 +172,7 @@ impl ActiveModel {
     }
 
     fn nearest_to_mean(&self, view: &View, rows: &[Row], most: usize) -> Result<Vec<LeafDocument>> {
-        let mut sum = vec![0f64; self.model().encoder.dim()];
+        let mut sum = vec![0f64; self.model().dim()];
         for &row in rows {
             let unit = self.unit_row(view, row)?;
             sum.iter_mut().zip(unit).for_each(|(sum, x)| *sum += f64::from(x));

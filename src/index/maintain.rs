@@ -61,8 +61,9 @@ impl Index {
     /// the lists is compacted.
     ///
     /// # Errors
-    /// [`InputError::AnalyzerMismatch`] for an index with another analyzer; those of [`Self::compact`];
-    /// failures of the tokenizer.
+    /// [`InputError::AnalyzerMismatch`] for an index with another analyzer;
+    /// [`InputError::InapplicableOption`] for [`Analyzer::Tokens`] in an index without an encoder; those of
+    /// [`Self::compact`]; failures of the tokenizer.
     pub fn make_lexical(&self, analyzer: Analyzer) -> Result<()> {
         self.rewrite(&mut no_progress, Rewrite::Lexical(analyzer))
     }
@@ -94,7 +95,10 @@ impl Index {
                     Some(index) if index != given => {
                         Err(InputError::AnalyzerMismatch { index, given }.into())
                     }
-                    _ => Ok(serving.store.make_lexical(given.code(), tick)?),
+                    _ => {
+                        super::options::check_tokens(&serving.bundle, Some(given))?;
+                        Ok(serving.store.make_lexical(given.code(), tick)?)
+                    }
                 },
                 Rewrite::Postings => {
                     let (ingest, apart) = (serving.ingest(), PrivatePool::new());

@@ -13,7 +13,7 @@ use super::search::{DEFAULT_ALPHA, QueryEncoder};
 use crate::disk::{Backend, Kind, names};
 use crate::error::Error;
 use crate::memory::MemoryWeights;
-use crate::model::EncoderPrecision;
+use crate::model::{Encoder, EncoderPrecision};
 use crate::store::{EncodedBy, Notice, Operation, StoreError};
 
 impl ActiveModel {
@@ -117,9 +117,10 @@ impl ActiveModel {
 
     /// The kinds of embeddings that its encoder makes.
     pub(super) fn encodes(&self) -> BTreeSet<EncodedBy> {
-        BTreeSet::from([match self.model().encoder().precision() {
-            EncoderPrecision::F32 => EncodedBy::F32,
-            EncoderPrecision::Int8 => EncodedBy::Int8,
+        BTreeSet::from([match self.model().encoder().map(Encoder::precision) {
+            Ok(EncoderPrecision::F32) => EncodedBy::F32,
+            Ok(EncoderPrecision::Int8) => EncodedBy::Int8,
+            Err(_) => EncodedBy::Given,
         }])
     }
 

@@ -199,7 +199,8 @@ impl ActiveModel {
 
     /// Judged questions with their vectors, `[dim]` f16 of unit norm; without those that cannot be encoded.
     fn encode_judged<'q>(&self, questions: &[&'q str]) -> Vec<(&'q str, Vec<f16>)> {
-        if questions.is_empty() {
+        // Without an encoder, each counts only when it is asked again.
+        if questions.is_empty() || self.model().encoder().is_err() {
             return Vec::new();
         }
         let encode = |questions: &[&'q str]| -> Result<Vec<(&'q str, Vec<f16>)>> {

@@ -9,8 +9,8 @@ use crate::codes::FEWEST_DIMENSIONS;
 use crate::disk::names;
 use crate::error::{Error, InputError, Result};
 use crate::ids::ModelHash;
-use crate::lexical::Analyzer;
-use crate::model::{Bundle, EncoderPrecision, LoadOptions, ModelStore};
+use crate::lexical::{Analyzer, Language};
+use crate::model::{Bundle, Encoder, EncoderPrecision, LoadOptions, ModelStore};
 use crate::passages::Passages;
 use crate::scan::Similarity;
 use crate::store::{Durability, StoreError, StoreOptions};
@@ -35,6 +35,19 @@ pub struct IndexBuilder {
     #[cfg(test)]
     models: Option<ModelStore>,
     expected: Option<ModelHash>,
+}
+
+/// A model without an encoder, in a message about an option.
+const WITHOUT_ENCODER: &str = "an index without an encoder";
+
+/// Refuses tokens of an encoder as words where there is none.
+pub(super) fn check_tokens(bundle: &Bundle, analyzer: Option<Analyzer>) -> Result<()> {
+    match (bundle.model().encoder(), analyzer) {
+        (Err(_), Some(Analyzer::Tokens)) => {
+            Err(InputError::InapplicableOption { option: "tokens", call: WITHOUT_ENCODER }.into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// How the documents of a new index are divided.
@@ -80,9 +93,10 @@ impl IndexBuilder {
 
     /// The terms of searches by words ([`RankBy::Lexical`](crate::RankBy::Lexical),
     /// [`RankBy::Hybrid`](crate::RankBy::Hybrid)), or `None` for an index without them; tokens of the encoder
-    /// by default. They take about 200 bytes per document. Chosen when an index is created;
-    /// [`Index::make_lexical`] adds them later. On opening, [`InputError::AnalyzerMismatch`] if the index has
-    /// another analyzer, and [`InputError::InapplicableOption`] if only one of both has words.
+    /// by default, and English stems in an index without an encoder, which has no tokens. They take about 200
+    /// bytes per document. Chosen when an index is created; [`Index::make_lexical`] adds them later. On
+    /// opening, [`InputError::AnalyzerMismatch`] if the index has another analyzer, and
+    /// [`InputError::InapplicableOption`] if only one of both has words.
     pub fn analyzer(mut self, analyzer: impl Into<Option<Analyzer>>) -> Self {
         self.analyzer = Some(analyzer.into());
         self
@@ -95,7 +109,8 @@ impl IndexBuilder {
     /// ([`Hit::passages`](crate::Hit::passages)). Without this, a document is one row, encoded from as much
     /// of its text as the encoder reads.
     ///
-    /// Fixed when an index is created. [`InputError::BadPassages`] as for [`Passages::new`] and for more
+    /// Fixed when an index is created. [`InputError::InapplicableOption`] for a model without an encoder,
+    /// [`InputError::BadPassages`] as for [`Passages::new`] and for more
     /// tokens than the encoder reads; on opening, [`InputError::PassagesMismatch`] if the index has other
     /// passages or none.
     pub fn passages(mut self, tokens: u32, overlap: u32) -> Self {
@@ -206,9 +221,17 @@ impl IndexBuilder {
     /// # Errors
     /// Options that contradict the model.
     pub(super) fn ranking_of_new(&self, bundle: &Bundle) -> Result<Ranking> {
-        let similarity = self.similarity.unwrap_or(bundle.model().encoder().similarity());
+        let encoder = bundle.model().encoder().ok();
+        let similarity = self.similarity.or(encoder.map(Encoder::similarity)).unwrap_or(Similarity::Cosine);
         self.check_against(bundle, similarity)?;
-        let analyzer = self.analyzer.unwrap_or(Some(Analyzer::default()));
+        let analyzer = match encoder {
+            Some(_) => self.analyzer.unwrap_or(Some(Analyzer::default())),
+            None => self.analyzer.unwrap_or(Some(Analyzer::Stems(Language::English))),
+        };
+        check_tokens(bundle, analyzer)?;
+        if encoder.is_none() && matches!(self.passages, PassagesOption::Sized | PassagesOption::Of(..)) {
+            return Err(InputError::InapplicableOption { option: "passages", call: WITHOUT_ENCODER }.into());
+        }
         let passages = match self.passages {
             PassagesOption::Sized => Passages::sized_to(tokens_read(bundle)?),
             _ => self.given_passages()?,
@@ -253,7 +276,7 @@ impl IndexBuilder {
 
     fn check_against(&self, bundle: &Bundle, similarity: Similarity) -> Result<()> {
         self.expected.map_or(Ok(()), |expected| check_model(bundle.hash(), expected))?;
-        let (dim, least) = (bundle.model().encoder().dim(), FEWEST_DIMENSIONS);
+        let (dim, least) = (bundle.model().dim(), FEWEST_DIMENSIONS);
         match self.codes {
             Some(true) if !similarity.is_product() => Err(InputError::NoCodes { similarity }.into()),
             Some(true) if dim < least => Err(InputError::TooNarrowForCodes { dim, least }.into()),

@@ -78,9 +78,9 @@ impl Index {
         if advice.is_empty() {
             return Ok(Vec::new());
         }
-        let has_judgments = !self.judgments()?.is_empty();
+        let can_learn = serving.model().encoder().is_ok() && !self.judgments()?.is_empty();
         let mut commands: Vec<RemedyCommand> =
-            advice.iter().map(|advice| advice.command(has_judgments)).collect();
+            advice.iter().map(|advice| advice.command(can_learn)).collect();
         commands.sort_unstable();
         commands.dedup();
         if commands.contains(&RemedyCommand::Tune) {
@@ -109,12 +109,10 @@ impl Index {
 }
 
 impl Advice {
-    fn command(&self, has_judgments: bool) -> RemedyCommand {
+    fn command(&self, can_learn: bool) -> RemedyCommand {
         match self {
             Self::NotCalibrated { .. } => RemedyCommand::Calibrate,
-            Self::UncertainQueries { .. } | Self::ShiftedQueries { .. } if has_judgments => {
-                RemedyCommand::Learn
-            }
+            Self::UncertainQueries { .. } | Self::ShiftedQueries { .. } if can_learn => RemedyCommand::Learn,
             _ => RemedyCommand::Tune,
         }
     }
@@ -122,7 +120,7 @@ impl Advice {
 
 /// The current speed of this machine, in seconds.
 struct Pace {
-    /// For one document.
+    /// For one document; 0 without an encoder.
     encoding: f64,
     /// For one question given as a vector.
     exact_search: f64,
@@ -136,12 +134,16 @@ impl Pace {
         let texts: Vec<_> = documents.iter().map(|document| document.embedding_text()).collect();
         let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
         let Some(&row) = rows.first() else { return Ok(Self { encoding: 0.0, exact_search: 0.0 }) };
-        let encoder = &serving.model().encoder;
-        // The first call loads the encoder.
-        encoder.embed(&texts[..1], Role::Document)?;
-        let started = Instant::now();
-        encoder.embed(&texts, Role::Document)?;
-        let encoding = started.elapsed().as_secs_f64() / texts.len() as f64;
+        let encoding = match serving.model().encoder() {
+            Ok(encoder) => {
+                // The first call loads the encoder.
+                encoder.embed(&texts[..1], Role::Document)?;
+                let started = Instant::now();
+                encoder.embed(&texts, Role::Document)?;
+                started.elapsed().as_secs_f64() / texts.len() as f64
+            }
+            Err(_) => 0.0,
+        };
         let question = serving.unit_row(view, row)?;
         let started = Instant::now();
         serving.rank(view, &question, &Plan::new(NonZeroUsize::MIN, &SearchRequest::dense().exact()))?;

@@ -39,14 +39,15 @@ impl Index {
     /// Restores what can be read of a damaged index, even if it does not open; reports what is lost.
     ///
     /// A damaged manifest or `CURRENT` is replaced by its copy; a damaged model by the bundle in the options,
-    /// which must be identical. If `CURRENT` and its copy are both damaged, the model that has a store goes
-    /// into service, provided there is only one. A damaged earlier model that was kept for rollback is set
-    /// aside. In damaged segments, every document whose text matches its checksum is kept; a damaged
-    /// embedding is recomputed from the text, in the precision of the others, even if it was given, and so
-    /// are its leaves. A document left with neither text nor embedding is lost. Damaged files are never
-    /// removed: they are moved to the folder `damaged` of the index, until [`RepairOptions::forget`].
-    /// Unusable measurements of the model are set aside too. A sound index is left as it is; unsealed changes
-    /// stay in the log.
+    /// which must be identical, or without one, if it has neither encoder nor tree, by a new one. If
+    /// `CURRENT` and its copy are both damaged, the model that has a store goes into service, provided there
+    /// is only one. A damaged earlier model that was kept for rollback is set aside. In damaged segments,
+    /// every document whose text matches its checksum is kept; a damaged embedding is recomputed from the
+    /// text, in the precision of the others, even if it was given, and so are its leaves. A document left
+    /// with neither text nor embedding is lost, and so is one without an embedding in an index without an
+    /// encoder. Damaged files are never removed: they are moved to the folder
+    /// `damaged` of the index, until [`RepairOptions::forget`]. Unusable measurements of the model are set
+    /// aside too. A sound index is left as it is; unsealed changes stay in the log.
     ///
     /// No other handle may have the index open for writing. Progress is in documents written; the callback
     /// may cancel between them: the error is then [`Error::Cancelled`], with the documents as they were.
@@ -175,7 +176,7 @@ fn repair_judgments(root: &Root, undecided: Undecided, report: &mut RepairReport
     };
     let again = &mut |documents: Vec<Document>, _| Ok(documents.into_iter().map(placed).collect());
     let undecided = if undecided == Undecided::Refuse { Undecided::Keep } else { undecided };
-    let anew = Anew { compute: again, lexer: None };
+    let anew = Anew { compute: again, encodes: true, lexer: None };
     let own = within(repair.run::<StoreError>(undecided, anew, &mut || Ok(())))?;
     report.judgments_damaged = !own.was_sound();
     report.lost_judgments = own.lost;
@@ -228,7 +229,7 @@ fn finish(
     // A damaged segment gets its terms from the remaining texts.
     let ingest = Ingest { bundle: &bundle, similarity, analyzer: None, passages: repair.config().passages };
     let analyzer = Analyzer::from_code(repair.config().terms);
-    let analysis = analyzer.map(|analyzer| Analysis { analyzer, encoder: bundle.model().encoder() });
+    let analysis = analyzer.map(|analyzer| Analysis { analyzer, encoder: bundle.model().encoder().ok() });
     let mut done = 0;
     let mut tick = || {
         done += 1;
@@ -238,6 +239,7 @@ fn finish(
         compute: &mut |documents, embeddings| {
             ingest.again(documents, embeddings, &mut || ControlFlow::Continue(()))
         },
+        encodes: bundle.model().encoder().is_ok(),
         lexer: analysis.as_ref().map(|own| own as _),
     };
     repair.run(options.undecided, anew, &mut tick)
@@ -255,6 +257,9 @@ fn restore_model(
     let model = dir.join(names::BUNDLE);
     let own = load.bundle(&model).map_err(Error::from);
     let own = own.and_then(|own| check_model(expected, own.hash()).map(|()| own));
+    // A model that is nothing but a width is known.
+    let made = Bundle::for_vectors(repair.config().dim as usize)?;
+    let given = given.or((made.hash() == expected).then_some(&made));
     let (error, given) = match (own, given) {
         (Ok(own), _) => {
             if let Err(error) = own.check_query_encoder() {
@@ -280,7 +285,7 @@ fn restore_model(
     };
     check_model(expected, given.hash())?;
     let index = root.dir().display();
-    tracing::warn!(%index, %error, "the model is damaged and is replaced by the one given");
+    tracing::warn!(%index, %error, "the model is damaged and is replaced");
     let backend = root.backend();
     if kind(&*backend, &model)?.is_some() {
         let name = format!("{}-{}", root.current().serving, names::BUNDLE);

@@ -97,6 +97,7 @@ impl Index {
     /// # Errors
     /// Those of [`Self::record`] for the pairs given; [`TrainError`] for settings out of range;
     /// [`InputError::WithoutText`](crate::InputError::WithoutText) if documents have no text;
+    /// [`InputError::NoEncoder`](crate::InputError::NoEncoder);
     /// [`InputError::ChangeUnderWay`](crate::InputError::ChangeUnderWay); those of [`Trainer::fit`] and
     /// [`Self::reencode`]. On error the index is unchanged.
     pub fn learn(&self, options: &LearnOptions) -> Result<Learned> {
@@ -110,6 +111,7 @@ impl Index {
         on_progress: &mut OnProgress<'_>,
     ) -> Result<Learned> {
         self.check_writable()?;
+        self.serving().model().encoder()?;
         let config = options.checked_config()?;
         // Held until the change is done, because it starts from the model in service.
         let _only = self.alone()?;

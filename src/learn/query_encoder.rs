@@ -140,7 +140,7 @@ impl Stored {
         let drawn = index::sample(&mut rng, live.len(), MOST_DOCUMENTS.min(live.len()));
         let drawn = drawn.into_iter().map(|place| live[place]).collect();
         let (chosen, [train, held_out]) = among(drawn, train, held_out);
-        let mut rows = Vec::with_capacity(chosen.len() * serving.model().encoder().dim());
+        let mut rows = Vec::with_capacity(chosen.len() * serving.model().dim());
         let mut documents = Vec::with_capacity(chosen.len());
         for &row in &chosen {
             rows.extend(serving.unit_row(view, row)?);

@@ -204,7 +204,7 @@ impl Index {
         // (`docs/lab/experiments.md`).
         config.tree.routing_dim = Some(0);
         config.losses.weights.balance = 0.02;
-        let dim = serving.model().encoder().dim();
+        let dim = serving.model().dim();
         let documents = options.documents(dim).min(view.live_rows());
         let by_rule = config.shape(documents)?.leaves();
         config.tree.branching_factor = Some(options.checked_leaves(by_rule, documents)?);
@@ -333,7 +333,7 @@ impl Sample {
             return Err(InputError::EmptyQuery.into());
         }
         let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
-        let dim = serving.model().encoder().dim();
+        let dim = serving.model().dim();
         let live: Vec<Row> = (0..view.rows() as u32).map(Row).filter(|&row| view.is_live(row)).collect();
         let mut drawn = Vec::with_capacity(most);
         for place in index::sample(&mut rng, live.len(), most) {
@@ -350,8 +350,14 @@ impl Sample {
         let documents: Vec<Document> = drawn.into_iter().map(|(document, _)| document).collect();
         let mut order: Vec<usize> = (0..documents.len()).collect();
         order.shuffle(&mut rng);
+        let encoder = serving.model().encoder();
+        if !options.questions.is_empty() {
+            encoder.as_ref().map_err(|_| InputError::NoEncoder)?;
+        }
+        // Without an encoder, embeddings alone serve as questions.
+        let (asked, most) = if encoder.is_ok() { (asked, MOST_QUESTIONS) } else { (&[][..], 0) };
         let made = order.iter().filter_map(|&own| Some((question_of(&documents[own])?, Some(own))));
-        let made: Vec<(&str, Option<usize>)> = made.take(MOST_QUESTIONS).collect();
+        let made: Vec<(&str, Option<usize>)> = made.take(most).collect();
         let mut once = HashSet::new();
         let given = options.questions.iter().chain(asked).filter(|question| once.insert(*question));
         let given = given.map(|question| (question.as_str(), None));
@@ -363,7 +369,7 @@ impl Sample {
         for block in all.chunks(BLOCK) {
             let done = |rows: &[f32]| Progress::new(Stage::Questions, rows.len() / dim, all.len());
             let tick = &mut || on_progress(done(&embedded));
-            let rows = serving.model().encoder().embed_with(block, Role::Query, tick)?;
+            let rows = serving.model().encoder()?.embed_with(block, Role::Query, tick)?;
             embedded.extend(rows);
             done(&embedded).tell(on_progress, Error::Cancelled)?;
         }
@@ -371,7 +377,7 @@ impl Sample {
         let queries = embedded.split_off(held_out.len() * dim);
         let mut held_out = HeldOut { rows: embedded, own: held_out.iter().map(|(_, own)| *own).collect() };
         if held_out.own.is_empty() {
-            // Documents without texts give no questions: their embeddings serve as questions.
+            // Documents without texts give no questions either: their embeddings serve as questions.
             for &own in order.iter().take(HELD_OUT) {
                 held_out.rows.extend_from_slice(&rows[own * dim..][..dim]);
                 held_out.own.push(Some(own));

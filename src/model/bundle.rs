@@ -11,6 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::config::EncoderPrecision;
 use super::encoder::Encoder;
 use super::error::ModelError;
 use super::files::{self, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, REPORT_FILE, TOKENIZER_FILE};
@@ -55,6 +56,9 @@ pub(super) const CARRIED_FILES: [&str; 7] = [
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct BundleManifest {
     format_version: u32,
+    /// Whether the model encodes texts; otherwise it has no files but those of its tree.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    has_encoder: bool,
     dim: usize,
     branching_factor: u32,
     height: u32,
@@ -70,17 +74,39 @@ struct BundleManifest {
     query_encoder: Option<serde_json::Value>,
 }
 
+/// Whether embeddings of a model without an encoder may have this width; the store has the same limit.
+fn is_width(dim: usize) -> bool {
+    (1..=65_536).contains(&dim)
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_yes(value: &bool) -> bool {
+    *value
+}
+
 /// The trained pair: text encoder E_theta and tree indexer I_phi.
 #[derive(Debug)]
 pub struct Model {
-    pub(crate) encoder: Encoder,
+    encoder: Option<Encoder>,
     pub(crate) indexer: Indexer,
 }
 
 impl Model {
     /// The text encoder.
-    pub fn encoder(&self) -> &Encoder {
-        &self.encoder
+    ///
+    /// # Errors
+    /// [`ModelError::NoEncoder`] for a model without one ([`Bundle::for_vectors`]).
+    pub fn encoder(&self) -> Result<&Encoder, ModelError> {
+        self.encoder.as_ref().ok_or(ModelError::NoEncoder)
+    }
+
+    /// Width m of the embeddings.
+    pub fn dim(&self) -> usize {
+        self.indexer.dim()
     }
 
     /// The tree indexer.
@@ -135,11 +161,17 @@ impl Bundle {
         self.hash
     }
 
-    /// Whether both bundles encode texts identically, that is, have the same encoder files and settings.
+    /// Whether both bundles encode texts identically, that is, have the same encoder files and settings. Two
+    /// without an encoder do if they have the same width.
     pub fn has_encoder_of(&self, other: &Self) -> bool {
         // Settings change how the same files are read.
-        let [own, others] = [self, other].map(|bundle| bundle.model.encoder.folder());
-        self.encoder_files() == other.encoder_files() && own.is_alike(others)
+        match [self, other].map(|bundle| bundle.model.encoder.as_ref().map(Encoder::folder)) {
+            [Some(own), Some(others)] => {
+                self.encoder_files() == other.encoder_files() && own.is_alike(others)
+            }
+            [None, None] => self.model.dim() == other.model.dim(),
+            _ => false,
+        }
     }
 
     /// The files of the encoder with their checksums.
@@ -208,14 +240,17 @@ impl LoadOptions {
             return Err(ModelError::Checksum { path: dir.join(name) });
         }
         let shape = TreeShape::new(manifest.branching_factor, manifest.height)?;
-        let encoder = self.encoder_of(&dir, &EncoderSettings::default(), unchecked)?;
-        if encoder.dim() != manifest.dim {
-            return Err(ModelError::bad_config(
-                path,
-                "dim",
-                manifest.dim,
-                format!("the encoder's width, {}", encoder.dim()),
-            ));
+        let encoder = match manifest.has_encoder {
+            true => Some(self.encoder_of(&dir, &EncoderSettings::default(), unchecked)?),
+            false if self.precision == EncoderPrecision::Int8 => {
+                let supported = "f32: the model has no encoder";
+                return Err(ModelError::unsupported(dir, "precision", self.precision, supported));
+            }
+            false => None,
+        };
+        if let Some(encoder) = encoder.as_ref().filter(|encoder| encoder.dim() != manifest.dim) {
+            let expected = format!("the encoder's width, {}", encoder.dim());
+            return Err(ModelError::bad_config(path, "dim", manifest.dim, expected));
         }
         let indexer = match manifest.files.contains_key(INDEXER_FILE) {
             true => Indexer::load(&dir.join(INDEXER_FILE), shape, manifest.dim, manifest.logit_scale)?,
@@ -227,7 +262,7 @@ impl LoadOptions {
         };
         let open = |entry| {
             let entry = query::parse(&dir, entry, &manifest.encoder_digest())?;
-            Ok(query::of_entry(&dir, entry, &encoder))
+            Ok(query::of_entry(&dir, entry, encoder.as_ref().ok_or(ModelError::NoEncoder)?))
         };
         let opened = entry.clone().map(open).transpose();
         let unreadable = entry.filter(|_| opened.is_err());
@@ -241,15 +276,16 @@ impl LoadOptions {
 
 impl BundleManifest {
     /// The manifest of an encoder and a tree whose files have these checksums.
-    fn new(encoder: &Encoder, indexer: &Indexer, files: BTreeMap<String, String>) -> Self {
+    fn new(encoder: Option<&Encoder>, indexer: &Indexer, files: BTreeMap<String, String>) -> Self {
         Self {
             format_version: BUNDLE_FORMAT,
+            has_encoder: encoder.is_some(),
             dim: indexer.dim(),
             branching_factor: indexer.shape().branching_factor(),
             height: indexer.shape().height(),
             logit_scale: indexer.logit_scale(),
             files,
-            encoder: encoder.settings().clone(),
+            encoder: encoder.map(Encoder::settings).cloned().unwrap_or_default(),
             query_encoder: None,
         }
     }
@@ -320,6 +356,7 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
     let is_static = is_listed("modules.json");
     let optional = |name: &str| {
         (has_no_tree && name == INDEXER_FILE)
+            || (!manifest.has_encoder && name != INDEXER_FILE)
             || is_static && (name == "config.json" || is_listed(&format!("{}/{name}", files::STATIC_FOLDER)))
     };
     for name in weights.into_iter().chain([TOKENIZER_FILE, "config.json"]).filter(|name| !optional(name)) {
@@ -332,12 +369,18 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
             ));
         }
     }
+    if !(manifest.has_encoder || is_width(manifest.dim) && manifest.encoder.is_empty()) {
+        let supported = "a width from 1 to 65536 and no settings of an encoder";
+        return Err(ModelError::unsupported(path, "width", manifest.dim, supported));
+    }
     if !(manifest.logit_scale.is_finite() && manifest.logit_scale > 0.0) {
         return Err(ModelError::unsupported(path, "logit_scale", manifest.logit_scale, "a number over 0"));
     }
     // The names are joined to a path and may be malicious.
-    let known =
-        |name: &str| CARRIED_FILES.contains(&name) || weights.contains(&name) || files::is_module_file(name);
+    let known = |name: &str| match manifest.has_encoder {
+        true => CARRIED_FILES.contains(&name) || weights.contains(&name) || files::is_module_file(name),
+        false => name == INDEXER_FILE,
+    };
     if let Some(name) = manifest.files.keys().find(|name| !known(name)) {
         return Err(ModelError::unsupported(path, "file", name, "the files that a bundle is made of"));
     }

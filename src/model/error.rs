@@ -53,6 +53,11 @@ pub enum ModelError {
         /// The directory.
         path: PathBuf,
     },
+    /// The model was made for the caller's embeddings and has no encoder ([`Bundle::for_vectors`]).
+    ///
+    /// [`Bundle::for_vectors`]: crate::Bundle::for_vectors
+    #[error("the model has no encoder: it only takes embeddings; use a model with an encoder")]
+    NoEncoder,
     /// A configuration file is not valid JSON or lacks a field.
     #[error("{}: {source}", path.display())]
     Json {

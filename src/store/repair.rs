@@ -62,6 +62,8 @@ pub(crate) type Compute<'a, E> = &'a mut dyn FnMut(Vec<Document>, Vec<Readable>)
 /// How to rebuild what follows from texts and model.
 pub(crate) struct Anew<'a, E> {
     pub(crate) compute: Compute<'a, E>,
+    /// Whether it can encode texts.
+    pub(crate) encodes: bool,
     /// Needed if rows have posting lists of terms.
     pub(crate) lexer: Option<&'a dyn Lexer>,
 }
@@ -204,7 +206,7 @@ impl Repair {
         anew: Anew<'_, E>,
         tick: &mut dyn FnMut() -> Result<()>,
     ) -> Result<RepairReport, E> {
-        let Anew { compute, lexer } = anew;
+        let Anew { compute, encodes, lexer } = anew;
         self.mend_log()?;
         // An unusable copy would not help the next repair.
         self.manifest.renew_copy(&*self.backend, &self.dir);
@@ -235,7 +237,7 @@ impl Repair {
         let mut salvaged = Salvaged::default();
         // Of an id in several segments, which only damage can cause, the newest.
         for entry in damaged.iter().rev() {
-            self.salvage(entry, &sound, undecided, &mut Anew { compute, lexer }, &mut salvaged)?;
+            self.salvage(entry, &sound, undecided, &mut Anew { compute, encodes, lexer }, &mut salvaged)?;
         }
         let Salvaged { whole, again, ids } = salvaged;
         self.report.recovered = ids.len() as u64;
@@ -334,8 +336,8 @@ impl Repair {
                 let document = segment.document(head)?;
                 let own = if has_passages { None } else { undamaged(segment.embedding(head))? };
                 let own = own.filter(|own| own.iter().all(|x| x.is_finite())).map(<[f16]>::to_vec);
-                if own.is_none() && document.is_empty() {
-                    // All that it had was its embedding.
+                if own.is_none() && (document.is_empty() || !anew.encodes) {
+                    // Its embedding cannot be made again.
                     self.lose(Some(&document.id));
                     salvaged.ids.remove(&document.id);
                     continue;

@@ -180,11 +180,11 @@ impl<'a> Trainer<'a> {
     pub fn fit(mut self, set: &TrainingSet) -> Result<Fitted> {
         let _span = tracing::info_span!("train", documents = set.documents.len()).entered();
         let (job, mut rng) = self.begin(set)?;
-        let (config, encoder) = (&self.config, job.encoder());
+        let (config, encoder) = (&self.config, job.encoder()?);
         let scope = scope(config, encoder)?;
         let texts = Texts::new(set, encoder, config, &mut rng)?;
         (self.listeners.on_event)(&job.started(&texts));
-        let identity = identity(config, encoder, &texts, &[])?;
+        let identity = identity(config, Some(encoder), &texts, &[])?;
         let frozen = frozen(encoder, scope)?;
         // The whole encoder reads token ids, so there is nothing to keep.
         let mut budget = if scope.embeddings { 0 } else { self.cache_bytes };
@@ -225,7 +225,7 @@ impl<'a> Trainer<'a> {
         let GivenEmbeddings { texts, embedded, collection, .. } = given;
         (self.listeners.on_event)(&job.started(texts));
         let rows = [&*embedded.documents, &embedded.queries];
-        let identity = identity(&self.config, job.encoder(), texts, &rows)?;
+        let identity = identity(&self.config, job.encoder().ok(), texts, &rows)?;
         let inputs =
             Inputs { config: &self.config, texts, device: &job.device, by: EmbeddedBy::Given(given) };
         let outcome = job.run(inputs, &self.checkpoints, identity, rng, &mut self.listeners)?;
@@ -278,10 +278,18 @@ enum Opened {
 }
 
 impl Job {
-    fn encoder(&self) -> &Encoder {
+    fn encoder(&self) -> std::result::Result<&Encoder, ModelError> {
         match &self.opened {
             Opened::Model(model) => model.encoder(),
-            Opened::Encoder(encoder) => encoder,
+            Opened::Encoder(encoder) => Ok(encoder),
+        }
+    }
+
+    /// Width of the embeddings.
+    fn dim(&self) -> usize {
+        match &self.opened {
+            Opened::Model(model) => model.dim(),
+            Opened::Encoder(encoder) => encoder.dim(),
         }
     }
 
@@ -302,8 +310,7 @@ impl Job {
         mut rng: ChaCha8Rng,
         listeners: &mut Listeners<'_>,
     ) -> Result<Outcome> {
-        let dim = self.encoder().dim();
-        let trees = Trees::random(inputs.config, self.shape, dim, &mut rng, &self.device);
+        let trees = Trees::random(inputs.config, self.shape, self.dim(), &mut rng, &self.device);
         let run = TrainingRun {
             inputs,
             trees: &trees.map_err(ModelError::from)?,
@@ -332,7 +339,7 @@ impl Job {
         let card = card::render(&report, &self.base, output, indexer);
         let parts = BundleParts {
             base: &self.base,
-            base_encoder: self.encoder(),
+            base_encoder: self.encoder().ok(),
             encoder: weights,
             indexer,
             extras: vec![(REPORT_FILE, json), (CARD_FILE, card.into_bytes())],
@@ -398,18 +405,25 @@ fn cache_name(identity: &Identity, scope: Scope, tokens: &[Vec<u32>]) -> String 
 }
 
 /// The identity that a checkpoint must match.
-fn identity(config: &TrainConfig, encoder: &Encoder, texts: &Texts, given: &[&[f32]]) -> Result<Identity> {
+fn identity(
+    config: &TrainConfig,
+    encoder: Option<&Encoder>,
+    texts: &Texts,
+    given: &[&[f32]],
+) -> Result<Identity> {
     let json = serde_json::to_string(config)
         .map_err(|source| ModelError::Json { path: REPORT_FILE.into(), source })?;
     let mut base = Sha256::new();
-    for (name, tensor) in encoder.transformer()?.named().map_err(ModelError::from)? {
-        base.update(name.as_bytes());
-        let values = tensor.to_dtype(DType::F32).and_then(|t| t.flatten_all()?.to_vec1());
-        let values: Vec<f32> = values.map_err(ModelError::from)?;
-        base.update(bytemuck::cast_slice::<f32, u8>(&values));
+    if let Some(encoder) = encoder {
+        for (name, tensor) in encoder.transformer()?.named().map_err(ModelError::from)? {
+            base.update(name.as_bytes());
+            let values = tensor.to_dtype(DType::F32).and_then(|t| t.flatten_all()?.to_vec1());
+            let values: Vec<f32> = values.map_err(ModelError::from)?;
+            base.update(bytemuck::cast_slice::<f32, u8>(&values));
+        }
+        // The folder's settings also determine how hidden states become embeddings.
+        base.update(format!("{:?}", encoder.folder()));
     }
-    // The folder's settings also determine how hidden states become embeddings.
-    base.update(format!("{:?}", encoder.folder()));
     let mut data = Sha256::new();
     for list in texts.documents.iter().chain(&texts.queries).chain(&texts.positives) {
         data.update((list.len() as u64).to_le_bytes());

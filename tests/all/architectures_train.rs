@@ -48,7 +48,7 @@ fn train(name: &str, layers: usize, embeddings: bool) -> (BTreeSet<String>, BTre
     let set = TrainingSet::read(&data, config.dev_fraction).unwrap();
     let trainer = Trainer::builder().base(&base).config(config).output(&out);
     let Fitted { report, bundle, .. } = trainer.fit(&set).unwrap();
-    let rows = bundle.model().encoder().embed(&["a text", "another"], Role::Document).unwrap();
+    let rows = bundle.model().encoder().unwrap().embed(&["a text", "another"], Role::Document).unwrap();
     assert!(rows.iter().all(|x| x.is_finite()) && rows[..64] != rows[64..]);
     let moved = report.moved.iter().filter(|m| m.relative_change > 0.0 && m.name.starts_with("encoder."));
     let moved = moved.map(|m| m.name.clone()).collect();

@@ -358,7 +358,7 @@ fn bad_queries_are_refused() {
     assert!(matches!(search("tree", 0, 8), InputError::OutOfRange { .. }));
     assert!(matches!(search("tree", 10, 0), InputError::OutOfRange { .. }));
 
-    let dim = index.bundle().model().encoder().dim();
+    let dim = index.bundle().model().dim();
     let vector = |vector: &[f32]| match index.search_with(vector, &SearchRequest::dense().k(1).beam(1)) {
         Ok(_) => panic!("a vector was searched"),
         Err(Error::Input(error)) => error,
@@ -537,7 +537,7 @@ fn bad_settings_of_a_training_run_are_refused_before_it_starts() {
 #[test]
 fn an_empty_text_has_an_embedding_all_the_same() {
     let bundle = bundle(FLAT);
-    let encoder = bundle.model().encoder();
+    let encoder = bundle.model().encoder().unwrap();
     assert!(encoder.embed(&[], Role::Document).unwrap().is_empty());
     assert_eq!(encoder.embed(&[""], Role::Query).unwrap().len(), encoder.dim());
 }

@@ -74,7 +74,7 @@ fn bundles_say_what_the_base_leaves_out() {
     let out = dir.path().join("out");
     let trained = Trainer::builder().base(&base).output(&out).config(config).fit(&set).unwrap().bundle;
     let base = Encoder::load(&base).unwrap();
-    assert_eq!(trained.model().encoder().max_tokens(), base.max_tokens());
+    assert_eq!(trained.model().encoder().unwrap().max_tokens(), base.max_tokens());
     let length = &json(&out.join("sentence_bert_config.json"))["max_seq_length"];
     assert_eq!(length.as_u64(), Some(base.max_tokens() as u64));
     assert_eq!(json(&out.join("modules.json")).as_array().unwrap().len(), 3);

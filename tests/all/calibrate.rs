@@ -27,7 +27,7 @@ fn near(centres: &[Vec<f32>], n: usize) -> Vec<f32> {
 
 fn centres(index: &Index) -> Vec<Vec<f32>> {
     let model = index.bundle();
-    let encoder = model.model().encoder();
+    let encoder = model.model().encoder().unwrap();
     let all = documents(DOCUMENTS);
     let texts: Vec<_> = all.iter().map(Document::embedding_text).collect();
     let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();

@@ -101,7 +101,7 @@ fn check(index: &Index, model: &Model, question: u16) -> Result<(), TestCaseErro
     let found: Vec<Document> = index.iter().map(Result::unwrap).collect();
     let expected: Vec<Document> = model.iter().map(|(id, seed)| stored(id, *seed)).collect();
     prop_assert_eq!(found, expected);
-    let query = vector(question, index.bundle().model().encoder().dim());
+    let query = vector(question, index.bundle().model().dim());
     let odd = Filter::eq("odd", true);
     for (filter, k, beam) in [(None, 5, 16), (None, 100, 16), (Some(&odd), 5, 2), (Some(&odd), 100, 1)] {
         let mut request = SearchRequest::dense().k(k).beam(beam);
@@ -140,7 +140,7 @@ proptest! {
         let mut dir = tempfile::tempdir().unwrap();
         let path = |dir: &tempfile::TempDir| dir.path().join("index");
         let mut index = Index::create(path(&dir), &bundle(SHAPE)).unwrap();
-        let dim = index.bundle().model().encoder().dim();
+        let dim = index.bundle().model().dim();
         let mut reader = Index::open_read_only(path(&dir)).unwrap();
         // All states, the last one promised as durable, and the one shown by the reader.
         let (mut history, mut flushed, mut shown) = (vec![Model::new()], 0, 0);

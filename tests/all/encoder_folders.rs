@@ -316,12 +316,20 @@ fn an_index_keeps_settings_of_its_encoder() {
     drop(index);
     fs::remove_dir_all(dir.path()).unwrap();
     let index = Index::open(place.path().join("index")).unwrap();
-    let encoder = index.bundle().model().encoder().describe().unwrap();
+    let encoder = index.bundle().model().encoder().unwrap().describe().unwrap();
     assert_eq!((encoder.width, encoder.dim, encoder.query_prompt.text.as_str()), (8, 5, "query: "));
     assert_eq!(encoder.document_prompt.text, "leaf ");
     assert_eq!(first_words(&index, "tree"), before);
-    let norm: f32 =
-        index.bundle().model().encoder().embed(&["a"], Role::Document).unwrap().iter().map(|x| x * x).sum();
+    let norm: f32 = index
+        .bundle()
+        .model()
+        .encoder()
+        .unwrap()
+        .embed(&["a"], Role::Document)
+        .unwrap()
+        .iter()
+        .map(|x| x * x)
+        .sum();
     assert!((norm - 1.0).abs() < 1e-5, "{norm}");
     assert!(index.verify().is_ok());
     assert_eq!(index.bundle().hash(), bundle.hash());
@@ -350,7 +358,7 @@ fn prompts_of_a_model_card() {
     let bundle = Bundle::from_encoder(&named).unwrap();
     drop(Index::create(place.path().join("index"), &bundle).unwrap());
     let index = Index::open(place.path().join("index")).unwrap();
-    assert_eq!(index.bundle().model().encoder().prompt(Role::Query).text, "query: ");
+    assert_eq!(index.bundle().model().encoder().unwrap().prompt(Role::Query).text, "query: ");
     assert_eq!(index.bundle().hash(), bundle.hash());
 
     // Its own prompts take precedence over those of the card.
@@ -393,7 +401,7 @@ fn training_keeps_what_the_folder_and_its_settings_say() {
         let trainer = Trainer::builder().base(base.path()).encoder_settings(settings.clone());
         let bundle = trainer.output(&out).config(config).fit(&set).unwrap().bundle;
         let before = LoadOptions::new().encoder_with(base.path(), &settings).unwrap();
-        let after = bundle.model().encoder();
+        let after = bundle.model().encoder().unwrap();
         let described = |encoder: &Encoder| {
             let mut said = serde_json::to_value(encoder.describe().unwrap()).unwrap();
             for prompt in ["query_prompt", "document_prompt"] {

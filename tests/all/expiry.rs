@@ -93,7 +93,7 @@ fn past_its_time_no_call_finds_a_document() {
         index.reencode(&bundle(Shape::of_height(2))).unwrap();
         assert_eq!(index.stats().unwrap().expires.as_deref(), Some("offer.until"));
         assert_eq!(index.insert_batch([document("b", json!(1))]).unwrap().expired, 1);
-        let vector = vec![1.0; bundle(Shape::of_height(2)).model().encoder().dim()];
+        let vector = vec![1.0; bundle(Shape::of_height(2)).model().dim()];
         assert_eq!(index.insert_vectors([(document("d", json!(1)), vector)]).unwrap().expired, 1);
         check(&index, &["c"]);
         assert!(index.verify().unwrap().is_sound());

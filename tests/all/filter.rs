@@ -24,7 +24,7 @@ fn index(shape: Shape) -> (tempfile::TempDir, Index) {
     let dir = tempfile::tempdir().unwrap();
     let index = Index::create(dir.path(), &bundle(shape)).unwrap();
     let model = index.bundle();
-    let encoder = model.model().encoder();
+    let encoder = model.model().encoder().unwrap();
     let texts: Vec<String> = (0..97).map(|n| document(n).text).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let rows = encoder.embed(&texts, Role::Document).unwrap();

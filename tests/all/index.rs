@@ -20,7 +20,7 @@ const TALL: Shape = Shape { height: 2 };
 /// The questions' embeddings: encoding is most of the cost of these tests.
 fn vectors(index: &Index) -> Vec<Vec<f32>> {
     let bundle = index.bundle();
-    let encoder = bundle.model().encoder();
+    let encoder = bundle.model().encoder().unwrap();
     let rows = encoder.embed(&QUESTIONS, Role::Query).unwrap();
     rows.chunks_exact(encoder.dim()).map(<[f32]>::to_vec).collect()
 }
@@ -178,7 +178,7 @@ fn exact_search_ranks_by_the_similarity() {
         (Similarity::Manhattan, |a, b| -a.iter().zip(b).map(|(x, y)| f64::from((x - y).abs())).sum::<f64>()),
     ];
     let bundle = bundle(FLAT);
-    let encoder = bundle.model().encoder();
+    let encoder = bundle.model().encoder().unwrap();
     let query = encoder.embed(&[QUESTIONS[1]], Role::Query).unwrap();
     let documents = documents(COUNT);
     let texts: Vec<_> = documents.iter().map(Document::embedding_text).collect();
@@ -266,7 +266,7 @@ fn defaults_are_those_documented() {
 fn a_vector_finds_what_its_text_finds() {
     let (_dir, index) = filled(Shape::of_height(2), DOCUMENTS);
     for question in QUESTIONS {
-        let vector = index.bundle().model().encoder().embed(&[question], Role::Query).unwrap();
+        let vector = index.bundle().model().encoder().unwrap().embed(&[question], Role::Query).unwrap();
         let by_text = index.search(question, 15, 3).unwrap();
         assert_eq!(
             ranking(&index.search_with(&vector, &SearchRequest::dense().k(15).beam(3)).unwrap()),
@@ -664,7 +664,7 @@ fn given_embeddings_are_stored_and_found_as_computed_ones_are() {
     let all = documents(60);
     let texts: Vec<_> = all.iter().map(|d| d.embedding_text().into_owned()).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    let encoder = model.model().encoder();
+    let encoder = model.model().encoder().unwrap();
     let rows = encoder.embed(&texts, Role::Document).unwrap();
     let mut pairs: Vec<(Document, Vec<f32>)> =
         all.into_iter().zip(rows.chunks_exact(encoder.dim()).map(<[f32]>::to_vec)).collect();

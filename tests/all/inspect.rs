@@ -151,7 +151,7 @@ fn training_records_how_it_routed() {
         assert!(profile.mean_top_probability > 1.0 / 16.0 && profile.mean_top_probability <= 1.0);
     }
     // Measured again with the bundle's own weights, which are those at the end of the run.
-    let encoder = bundle.model().encoder();
+    let encoder = bundle.model().encoder().unwrap();
     let documents = documents(DOCUMENTS);
     let texts: Vec<_> = documents.iter().map(Document::embedding_text).collect();
     let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
@@ -211,7 +211,8 @@ fn served_queries_are_remembered_up_to_a_bound() {
     index.explain(QUESTION, &SearchRequest::dense().beam(2), false).unwrap();
     index.search_with(QUESTION, &SearchRequest::dense().exact()).unwrap();
     assert_eq!(index.health().unwrap().queries_routing.recent.unwrap().rows, 2);
-    let vector = index.bundle().model().encoder().embed(&[QUESTION], ehi::model::Role::Query).unwrap();
+    let vector =
+        index.bundle().model().encoder().unwrap().embed(&[QUESTION], ehi::model::Role::Query).unwrap();
     for _ in 0..RECENT {
         index.search_with(&vector, &SearchRequest::dense().k(1).beam(1)).unwrap();
     }

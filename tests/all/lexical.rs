@@ -19,7 +19,7 @@ const SHAPE: Shape = Shape { height: 2 };
 
 /// The tokens of a text as the encoder reads them, without the two special ones at the ends.
 fn tokens(bundle: &Bundle, text: &str) -> Vec<u32> {
-    let ids = bundle.model().encoder().tokenize(text, Role::Document).unwrap();
+    let ids = bundle.model().encoder().unwrap().tokenize(text, Role::Document).unwrap();
     ids[1..ids.len() - 1].to_vec()
 }
 

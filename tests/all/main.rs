@@ -65,4 +65,5 @@ mod tune;
 mod unfinished;
 mod untrained;
 mod update;
+mod vectors;
 mod watch;

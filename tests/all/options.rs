@@ -139,7 +139,7 @@ fn combinations() -> impl Iterator<Item = (Mode, Option<Filter>, usize)> {
 
 fn embedded(index: &Index) -> Vec<Vec<f32>> {
     let bundle = index.bundle();
-    let encoder = bundle.model().encoder();
+    let encoder = bundle.model().encoder().unwrap();
     let rows = encoder.embed(&QUESTIONS, ehi::model::Role::Query).unwrap();
     rows.chunks_exact(encoder.dim()).map(<[f32]>::to_vec).collect()
 }

@@ -115,7 +115,7 @@ fn index(shape: Shape) -> (TempDir, Index, BTreeMap<String, Document>) {
 
 /// The score of each document's best passage, embedded separately.
 fn scores(bundle: &Bundle, all: &BTreeMap<String, Document>, hits: &[Hit], question: &str) -> Vec<f32> {
-    let encoder = bundle.model().encoder();
+    let encoder = bundle.model().encoder().unwrap();
     let query = encoder.embed(&[question], Role::Query).unwrap();
     hits.iter()
         .map(|hit| {

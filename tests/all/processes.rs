@@ -106,7 +106,7 @@ fn forks() {
     let stored = index.len();
     // Only in memory and in the journal: a flush by the child would make it durable.
     index.insert(document(stored)).unwrap();
-    let vector = vec![0.5; index.bundle().model().encoder().dim()];
+    let vector = vec![0.5; index.bundle().model().dim()];
     let before = fs::read(path.join("models/1/MANIFEST")).unwrap();
     let mut index = Some(index);
     let failed = in_a_child(|| {

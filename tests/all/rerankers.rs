@@ -224,7 +224,7 @@ fn a_search_is_reranked() {
     let scores = |hits: &[ehi::Hit]| hits.iter().map(|hit| hit.rerank_score).collect::<Vec<_>>();
     assert_eq!(scores(&signed.hits), scores(&words.hits));
 
-    let vector = vec![1.0; index.bundle().model().encoder().dim()];
+    let vector = vec![1.0; index.bundle().model().dim()];
     let error = index.search_with(&vector, &SearchRequest::dense().rerank(&reranker, 5)).unwrap_err();
     assert!(
         matches!(error, Error::Input(InputError::InapplicableOption { option: "rerank", .. })),

@@ -63,7 +63,7 @@ fn a_batch_answers_as_its_searches_do() {
     for (similarity, shape) in shapes().map(|shape| (Similarity::Cosine, shape)).into_iter().chain(others) {
         let (_dir, index) = index(shape, similarity);
         let encoder = index.bundle();
-        let encoder = encoder.model().encoder();
+        let encoder = encoder.model().encoder().unwrap();
         let rows = encoder.embed(&QUESTIONS, ehi::model::Role::Query).unwrap();
         let vectors: Vec<&[f32]> = rows.chunks_exact(encoder.dim()).collect();
         for (k, beam) in [(1, 1), (10, 3), (1000, 2), (5, 1000)] {
@@ -95,7 +95,7 @@ fn a_batch_answers_as_its_searches_do() {
 fn clustered(documents: usize) -> (tempfile::TempDir, Index, Vec<Vec<f32>>) {
     let dir = tempfile::tempdir().unwrap();
     let index = Index::create(dir.path(), &bundle(Shape::of_height(1))).unwrap();
-    let dim = index.bundle().model().encoder().dim();
+    let dim = index.bundle().model().dim();
     let mut state = 1u64;
     let mut random = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -133,7 +133,7 @@ fn codes_work_on_several_threads() {
 #[test]
 fn codes_spare_most_embeddings_and_few_hits() {
     let (dir, index, queries) = clustered(4000);
-    let dim = index.bundle().model().encoder().dim();
+    let dim = index.bundle().model().dim();
     let (mut found, mut read, mut visited) = (0, 0, 0);
     for query in &queries {
         let run =
@@ -209,7 +209,7 @@ fn a_batch_refuses_what_a_search_refuses() {
         refused(index.search_many(&["tree"], &SearchRequest::dense().k(3).beam(0))),
         InputError::OutOfRange { .. }
     ));
-    let dim = index.bundle().model().encoder().dim();
+    let dim = index.bundle().model().dim();
     let good = vec![1.0; dim];
     for (bad, dimension) in
         [(vec![1.0; dim - 1], true), (vec![0.0; dim], false), (vec![f32::NAN; dim], false)]

@@ -78,7 +78,7 @@ impl Shards {
         let documents = corpus();
         let texts: Vec<_> = documents.iter().map(|document| document.embedding_text().into_owned()).collect();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-        let encoder = model.model().encoder();
+        let encoder = model.model().encoder().unwrap();
         let rows = encoder.embed(&texts, Role::Document).unwrap();
         let rows: Vec<Vec<f32>> = rows.chunks_exact(encoder.dim()).map(<[f32]>::to_vec).collect();
         let index = |name: String| Index::create(dir.path().join(name), &model).unwrap();
@@ -106,7 +106,12 @@ impl Shards {
     }
 
     fn encode(&self, question: &str) -> Vec<f32> {
-        self.model.model().encoder().embed(&[plain_question(question).as_str()], Role::Query).unwrap()
+        self.model
+            .model()
+            .encoder()
+            .unwrap()
+            .embed(&[plain_question(question).as_str()], Role::Query)
+            .unwrap()
     }
 
     fn leaves(&self, vector: &[f32], beam: usize) -> Vec<LeafId> {
@@ -298,7 +303,7 @@ fn judgments_count_in_several_indexes_as_in_one() {
 #[test]
 fn given_leaves_exclude_what_says_how_far() {
     let (_dir, index) = filled(SHAPE, 60);
-    let vector = index.bundle().model().encoder().embed(&["tree leaf"], Role::Query).unwrap();
+    let vector = index.bundle().model().encoder().unwrap().embed(&["tree leaf"], Role::Query).unwrap();
     let leaves = [LeafId(0), LeafId(1), LeafId(0)];
     let refused = index.search_with("tree", &SearchRequest::lexical().leaves(&leaves));
     let expected = InputError::Conflict { options: ["lexical", "leaves"] };

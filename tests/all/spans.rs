@@ -75,7 +75,7 @@ fn searches_and_writes_have_spans_with_numbers() {
     let spans = spans_of(|| {
         index.insert_batch(documents(20)).unwrap();
         index.insert(Document::new(SECRET, SECRET, SECRET)).unwrap();
-        let dim = index.bundle().model().encoder().dim();
+        let dim = index.bundle().model().dim();
         index.insert_vectors([(Document::new("vector", "", SECRET), vec![1.0; dim])]).unwrap();
         index.flush().unwrap();
         // There is nothing to flush.

@@ -239,7 +239,7 @@ fn indexes_of_static_encoders() {
         drop(index);
         let narrow = EncoderSettings::new().dim(8);
         let narrow = Bundle::from_encoder_with(fixtures().join(name), &narrow).unwrap();
-        assert_eq!(narrow.model().encoder().dim(), 8);
+        assert_eq!(narrow.model().dim(), 8);
     }
 }
 
@@ -279,7 +279,7 @@ fn training_over_a_static_encoder() {
             // Unchanged, and opened as a base again.
             let again = Encoder::load(&out).unwrap();
             let texts = ["the tree of search", "a virus"];
-            let rows = bundle.model().encoder().embed(&texts, Role::Document).unwrap();
+            let rows = bundle.model().encoder().unwrap().embed(&texts, Role::Document).unwrap();
             assert_eq!(again.embed(&texts, Role::Document).unwrap(), rows);
             let describe = |encoder: &Encoder| encoder.describe().unwrap();
             assert_eq!(describe(&again), describe(&Encoder::load(&base).unwrap()), "{name}");

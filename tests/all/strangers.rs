@@ -213,7 +213,7 @@ fn a_header_of_weights_is_held_against_the_file() {
 #[test]
 fn a_batch_that_fails_midway_says_what_is_stored() {
     let (_dir, index) = filled(FLAT, 0);
-    let dim = index.bundle().model().encoder().dim();
+    let dim = index.bundle().model().dim();
     let large = |place| Document::new(format!("large-{place}"), "", "x".repeat(20 << 20));
     let good = (0..3).map(|place| (large(place), vec![1.0; dim]));
     let error = index.insert_vectors(good.chain([(large(3), vec![1.0; dim + 1])])).unwrap_err();

@@ -99,7 +99,7 @@ fn every_choice_trains() {
         assert_eq!(run.report.moved.len(), 16 * layers + per_level * height as usize + projection);
         let indexer = run.bundle.model().indexer();
         assert_eq!((indexer.shape().branching_factor(), indexer.shape().height()), (2, height));
-        let dim = run.bundle.model().encoder().dim();
+        let dim = run.bundle.model().dim();
         assert_eq!(indexer.routing_dim(), if routing_dim > 0 { routing_dim } else { dim });
     }
 }

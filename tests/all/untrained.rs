@@ -30,7 +30,7 @@ fn filled(count: usize) -> (TempDir, Index) {
 
 /// The ids of the best documents by the encoder's own embeddings.
 fn best(model: &Bundle, documents: &[Document], question: &str, k: usize) -> Vec<String> {
-    let encoder = model.model().encoder();
+    let encoder = model.model().encoder().unwrap();
     let query = encoder.embed(&[question], Role::Query).unwrap();
     let texts: Vec<_> = documents.iter().map(Document::embedding_text).collect();
     let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
@@ -181,7 +181,7 @@ fn the_model_is_that_of_the_encoder_alone() {
     let own = index.bundle().path().to_owned();
     assert!(!own.join(INDEXER_FILE).exists() && !own.join("training.json").exists());
     let text = ["a text"];
-    let embed = |bundle: &Bundle| bundle.model().encoder().embed(&text, Role::Document).unwrap();
+    let embed = |bundle: &Bundle| bundle.model().encoder().unwrap().embed(&text, Role::Document).unwrap();
     assert_eq!(embed(&index.bundle()), embed(&bundle(TRAINED)));
     // The weights are those of the folder, byte for byte.
     let index = Index::create(dir.path().join("plain"), &model).unwrap();

@@ -10,6 +10,8 @@ const BYTES: usize = 64 << 20;
 #[derive(Default)]
 pub struct Group {
     pub documents: Vec<Document>,
+    /// The vector of each document, where it comes with one.
+    pub vectors: Vec<Vec<f32>>,
     /// The line of each document.
     pub lines: Vec<u64>,
     /// Bytes of the input up to the end of the last document.

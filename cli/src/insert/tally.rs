@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use ehi::data::{DataError, FolderReport, Note};
+use ehi::model::Encoder;
 use ehi::{CutTexts, Index, InsertSummary};
 use serde::Serialize;
 
@@ -258,7 +259,7 @@ impl Tally {
                 "note: no stored document has a time in the field `{field}`, so these do not expire"
             )?;
         }
-        self.write_cut(out, index.bundle().model().encoder().max_tokens())
+        self.write_cut(out, index.bundle().model().encoder().map_or(0, Encoder::max_tokens))
     }
 
     /// Reports texts whose embeddings do not cover the end.

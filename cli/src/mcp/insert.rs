@@ -119,7 +119,7 @@ pub fn call(arguments: Arguments, call: &Call<'_>) -> Result<Answer, Failure> {
     answer.refusals = fit(answer.refusals, ANSWER - REST).0;
     answer.documents = index.len();
     if cut.documents > 0 {
-        let read = index.bundle().model().encoder().max_tokens();
+        let read = index.bundle().model().encoder()?.max_tokens();
         answer.notes.push(format!(
             "{} longer than the {read} tokens that the model reads: the text after them counts for words alone",
             counted(cut.documents, "text")

@@ -83,7 +83,8 @@ impl Index {
         })
     }
 
-    /// Stores documents with embeddings of the model's own encoder, a row of numbers for each: an array
+    /// Stores documents with embeddings of the model's own encoder, or of any model in an index without an
+    /// encoder, a row of numbers for each: an array
     /// `[n, dim]` of any library, or a list of lists. They are read as float32. The other arguments are those
     /// of `add`; texts may be missing.
     ///

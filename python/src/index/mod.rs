@@ -92,22 +92,44 @@ impl Index {
     /// Documents expire by the field of their metadata that `expires` names: a time with its zone (RFC 3339)
     /// or a number of seconds since 1970; from then on no call finds them.
     ///
+    /// With `dim` in place of a model, the index has no encoder: `add_vectors` stores documents with their
+    /// vectors, of any model, compared by `similarity`; a text is searched by its words alone.
+    ///
     /// >>> with ehi.Index.create("papers", model="models/scifact-minilm", words="english") as papers:
     /// ...     papers.add(["a"], ["Vitamin D and the immune system."])["inserted"]
     /// 1
     #[staticmethod]
-    #[pyo3(signature = (path, model, *, exist_ok = false, **options), text_signature = "(path, model, *, \
-        similarity=None, durability=None, codes=None, words=None, precision=None, passages=None, \
-        expires=None, wait=None, lazy_encoder=False, own_model=False, exist_ok=False)")]
+    #[pyo3(signature = (path, model = None, *, dim = None, exist_ok = false, **options),
+        text_signature = "(path, model=None, *, dim=None, similarity=None, durability=None, codes=None, \
+        words=None, precision=None, passages=None, expires=None, wait=None, lazy_encoder=False, own_model=False, exist_ok=False)")]
     fn create(
         py: Python<'_>,
         path: PathBuf,
-        model: &Bound<'_, PyAny>,
+        model: Option<&Bound<'_, PyAny>>,
+        dim: Option<options::Whole>,
         exist_ok: bool,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let builder = options::builder(py, options, &[&OF_OPEN[1..], &OF_CREATE].concat())?;
-        let model = model::model(py, model)?;
+        let passages = options.map(|given| given.get_item("passages")).transpose()?.flatten();
+        let (model, builder) = match (model, dim) {
+            (Some(model), None) => (model::model(py, model)?, builder),
+            (None, Some(dim)) => {
+                let dim = options::whole("dim", dim)?;
+                let bundle = run(py, || Ok(ehi::Bundle::for_vectors(dim)?))?;
+                let has_passages = passages.is_some_and(|given| !given.is_none());
+                (Model::of(bundle), if has_passages { builder } else { builder.whole_documents() })
+            }
+            (Some(_), Some(_)) => {
+                let what =
+                    "give either `model` or `dim`; Model(path, dim=…) keeps the first dimensions of a model";
+                return Err(PyTypeError::new_err(what));
+            }
+            (None, None) => {
+                let what = "give a `model`, or the dimensions of your own vectors as `dim`";
+                return Err(PyTypeError::new_err(what));
+            }
+        };
         let bundle = &model.bundle;
         let index = waiting(py, options, builder, |builder| match exist_ok {
             true => builder.open_or_create(&path, bundle),

@@ -54,17 +54,18 @@ impl ScopedIndex {
 #[pymethods]
 impl ScopedIndex {
     /// As `Index.search`; its `filter` applies too.
-    #[pyo3(signature = (query, k = 10, **options))]
+    #[pyo3(signature = (query, k = 10, *, vectors = None, **options), text_signature = "($self, query, k=10, **options)")]
     fn search(
         &self,
         py: Python<'_>,
         query: &Bound<'_, PyAny>,
         k: Whole,
+        vectors: Option<&Bound<'_, PyAny>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Py<PyAny>> {
         let index = self.index.get().inner()?;
         let scoped = index.scoped(self.scope.clone());
-        searches::search(py, query, k, options, |part, request| {
+        searches::search(py, query, k, vectors, options, |part, request| {
             scoped.search_many(part.iter().copied(), request)
         })
     }

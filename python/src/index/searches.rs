@@ -2,6 +2,7 @@
 
 use ehi::{Question, SearchRequest};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
@@ -17,6 +18,7 @@ use crate::value::{Matrix, array, plain_values};
 impl Index {
     /// Searches for a text, for a list, an array or a column of texts, or for embeddings, `[dim]` or
     /// `[n, dim]`: an array of numbers of any library, or lists of them. Embeddings are read as float32.
+    /// `vectors` are the embeddings of texts that another model encoded, `[dim]` or `[n, dim]`.
     ///
     /// Returns a `SearchResult` for one question and a list of them for several. The reach in the tree is set
     /// by `beam` (leaves), `recall` (share of exact search's hits, 0.95 by default) or `exact`. `mode` is
@@ -42,8 +44,8 @@ impl Index {
     /// >>> row = ehi.Encoder("models/scifact-minilm").encode_query("mending a tyre")
     /// >>> index.search(row, k=1).ids
     /// ['tyre']
-    #[pyo3(signature = (query, k = 10, **options), text_signature = "($self, query, k=10, *, beam=None, \
-        recall=None, exact=False, mode=None, alpha=None, rrf=None, bm25=None, filter=None, \
+    #[pyo3(signature = (query, k = 10, *, vectors = None, **options), text_signature = "($self, query, k=10, *, \
+        vectors=None, beam=None, recall=None, exact=False, mode=None, alpha=None, rrf=None, bm25=None, filter=None, \
         codes=None, encoder=None, ids_only=False, passages=None, group_by=None, per_group=None, \
         reranker=None, rerank_depth=100, parallel=False, no_memory=False, unlogged=False, leaves=None, \
         statistics=None)")]
@@ -52,10 +54,13 @@ impl Index {
         py: Python<'_>,
         query: &Bound<'_, PyAny>,
         k: Whole,
+        vectors: Option<&Bound<'_, PyAny>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Py<PyAny>> {
         let index = self.inner()?;
-        search(py, query, k, options, |part, request| index.search_many(part.iter().copied(), request))
+        let search_part =
+            |part: &[Question<'_>], request: &SearchRequest| index.search_many(part.iter().copied(), request);
+        search(py, query, k, vectors, options, search_part)
     }
 
     /// Explains the hits of a search, as a dictionary; with `against_exact` compared with exact search.
@@ -84,6 +89,7 @@ pub fn search(
     py: Python<'_>,
     query: &Bound<'_, PyAny>,
     k: Whole,
+    vectors: Option<&Bound<'_, PyAny>>,
     options: Option<&Bound<'_, PyDict>>,
     search: impl Fn(&[Question<'_>], &SearchRequest) -> ehi::Result<Vec<ehi::SearchResult>> + Sync,
 ) -> PyResult<Py<PyAny>> {
@@ -93,14 +99,31 @@ pub fn search(
         false => plain_values(query)?,
     };
     let (matrix, texts, is_one);
-    let questions: Vec<Question<'_>> = if has_texts(query)? {
+    let has_texts = has_texts(query)?;
+    let (name, given) = match vectors {
+        Some(_) if !has_texts => {
+            return Err(PyTypeError::new_err("`vectors` are for a query of texts; this query is embeddings"));
+        }
+        Some(vectors) => ("vectors", Some(array("vectors", vectors)?)),
+        None => ("query", if has_texts { None } else { Some(array("query", query)?) }),
+    };
+    matrix = given.as_ref().map(Matrix::new).transpose()?;
+    let rows = matrix.as_ref().map(Matrix::rows).transpose()?;
+    let questions: Vec<Question<'_>> = if has_texts {
         (texts, is_one) = one_or_more("query", query)?;
-        texts.iter().map(|text| Question::Text(text)).collect()
+        match rows {
+            None => texts.iter().map(|text| Question::Text(text)).collect(),
+            Some(rows) if rows.len() == texts.len() => {
+                texts.iter().zip(rows).map(|(text, row)| Question::Encoded(text, row)).collect()
+            }
+            Some(rows) => {
+                let (rows, texts) = (rows.len(), texts.len());
+                return Err(InputError::new_err(format!("{rows} `{name}` were given for {texts} texts")));
+            }
+        }
     } else {
-        let array = array("query", query)?;
-        is_one = array.ndim() == 1;
-        matrix = Matrix::new(&array)?;
-        matrix.rows()?.into_iter().map(Question::Vector).collect()
+        is_one = given.is_some_and(|array| array.ndim() == 1);
+        rows.into_iter().flatten().map(Question::Vector).collect()
     };
     if request.parallel && !is_one {
         return Err(InputError::new_err("`parallel` is for one question; several have a thread each"));

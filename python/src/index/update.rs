@@ -95,7 +95,7 @@ impl Index {
         let vectors = run(py, || index.vectors(&ids))?;
         // Of these embeddings: another model may be in service by now.
         let dim = vectors.iter().flatten().next().map(Vec::len);
-        let dim = dim.unwrap_or_else(|| index.bundle().model().encoder().dim());
+        let dim = dim.unwrap_or_else(|| index.bundle().model().dim());
         if passages {
             let shaped = |own: Vec<Vec<f32>>| array(py, own.concat(), &[own.len(), dim]);
             return one_or_list(py, vectors.into_iter().map(shaped).collect::<PyResult<_>>()?, is_one);

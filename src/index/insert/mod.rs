@@ -100,9 +100,8 @@ impl Index {
         let expired = |document| has_expired(document, &config).then_some(InsertStatus::Expired);
         let mut own: Vec<Fate> = documents.iter().map(expired).collect();
         let serving = self.serving();
-        let checked = documents
-            .par_iter()
-            .map(|document| check(document, serving.model().encoder(), serving.store.config()));
+        let encoder = serving.model().encoder()?;
+        let checked = documents.par_iter().map(|document| check(document, encoder, serving.store.config()));
         let checked = checked.collect::<Result<Vec<_>>>()?;
         for (position, error) in checked.into_iter().enumerate() {
             let Some(error) = error else { continue };
@@ -214,7 +213,7 @@ impl Index {
         let mut rest = documents.fuse();
         // The embeddings belong to this encoder's space.
         let mut serving = self.serving();
-        let dim = serving.model().encoder.dim();
+        let dim = serving.model().dim();
         let mut summary = InsertSummary::new(serving.view().generation());
         loop {
             let (mut entries, mut bytes) = (Vec::new(), 0);

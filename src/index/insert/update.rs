@@ -99,7 +99,7 @@ impl Index {
             match keeps_texts {
                 true => check_document(&document, config)?,
                 false => {
-                    check(&document, serving.model().encoder(), config)?.map_or(Ok(()), Err)?;
+                    check(&document, serving.model().encoder()?, config)?.map_or(Ok(()), Err)?;
                 }
             }
             let fate: Fate = has_expired(&document, config).then_some(InsertStatus::Expired);

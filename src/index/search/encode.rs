@@ -94,7 +94,7 @@ impl ActiveModel {
         };
         let left = questions.iter().zip(&encoded).filter(|(_, row)| row.is_none());
         let left: Vec<&str> = left.map(|(question, _)| question.text).collect();
-        let encoder = self.model().encoder();
+        let encoder = self.model().encoder()?;
         let rows = if left.is_empty() { Vec::new() } else { encoder.embed(&left, Role::Query)? };
         let mut rows = rows.chunks_exact(encoder.dim());
         let full = |row: Option<Vec<f32>>| match row {
@@ -107,7 +107,7 @@ impl ActiveModel {
     /// With the fast encoder; `None` if it is unsure.
     fn encode_fast(&self, questions: &[EncoderText<'_>]) -> Result<Vec<Option<Vec<f32>>>> {
         let fast: Arc<FastEncoder> = self.bundle.fast().ok_or(InputError::NoQueryEncoder)?;
-        let encoder = self.model().encoder();
+        let encoder = self.model().encoder()?;
         let encode = |question: &EncoderText<'_>| -> Result<Option<Vec<f32>>> {
             let embedding = match question.tokens {
                 Some(tokens) => fast.embed(tokens)?,

@@ -92,7 +92,8 @@ impl ActiveModel {
     ) -> Result<Vec<Asked<'a>>> {
         let (mode, encoder) = (plan.request.mode, plan.request.encoder);
         let words_help = self.words_help(encoder);
-        let (analysis, dim) = (self.analysis(), self.model().indexer.dim());
+        let (analysis, dim) = (self.analysis(), self.model().dim());
+        let has_encoder = self.model().encoder().is_ok();
         let mut all = Vec::with_capacity(questions.len());
         for question in questions {
             let (text, vector) = match *question {
@@ -111,13 +112,20 @@ impl ActiveModel {
             if text.is_some_and(|text| text.trim().is_empty()) {
                 return Err(InputError::EmptyQuery.into());
             }
+            // By words alone: there is nothing else to compare a text by.
+            let by_words = vector.is_none() && !has_encoder;
+            if by_words {
+                plan.request.check_by_words(mode, view)?;
+            }
             let clauses = text.map(syntax::parse).unwrap_or_default();
             let mut signs = Signs::of_clauses(&clauses);
             let mut ignored = None;
             let words = match (mode, text) {
                 (_, None) | (RankBy::Dense, _) => None,
-                (RankBy::Best, _) if !view.is_lexical() || !words_help && signs.is_empty() => None,
-                (RankBy::Best, Some(text)) => match Words::parse(text, &clauses, analysis) {
+                (RankBy::Best, _) if !view.is_lexical() || !words_help && !by_words && signs.is_empty() => {
+                    None
+                }
+                (RankBy::Best, Some(text)) if !by_words => match Words::parse(text, &clauses, analysis) {
                     // In this mode, signs that cannot be honoured are read as text.
                     Err(Error::Input(
                         why @ (InputError::OnlyExclusions | InputError::TooManySigned { .. }),
@@ -140,6 +148,7 @@ impl ActiveModel {
             signs.ignored = ignored.is_some();
             let note = ignored.map(|why| format!("`+`, `-` and quotes were read as text: {why}"));
             let by = match mode {
+                RankBy::Best if by_words => RankBy::Lexical,
                 RankBy::Best if words.is_some() => RankBy::Hybrid(Fusion::Learned),
                 RankBy::Best => RankBy::Dense,
                 by => by,

@@ -72,6 +72,32 @@ impl<'a> Plan<'a> {
 }
 
 impl SearchRequest {
+    /// Options that a search by words has no use for, and whether each is given.
+    fn of_embeddings(&self) -> [(&'static str, bool); 4] {
+        [
+            ("encoder", self.encoder.is_some()),
+            (self.reach.as_ref().map_or("", Reach::name), self.reach.is_some()),
+            ("codes", self.codes.is_some()),
+            ("parallel", self.parallel),
+        ]
+    }
+
+    /// Refuses a text that cannot be searched by words, where there is no encoder.
+    pub(super) fn check_by_words(&self, mode: RankBy, view: &View) -> Result<()> {
+        match mode {
+            RankBy::Lexical => return Ok(()),
+            RankBy::Best if view.is_lexical() => {}
+            _ => return Err(InputError::NoEncoder.into()),
+        }
+        match self.of_embeddings().into_iter().find(|(_, given)| *given) {
+            Some((option, _)) => {
+                let call = "a text in an index without an encoder, which is searched by words alone";
+                Err(InputError::InapplicableOption { option, call }.into())
+            }
+            None => Ok(()),
+        }
+    }
+
     /// The plan of this request for an index.
     ///
     /// # Errors
@@ -82,19 +108,14 @@ impl SearchRequest {
         if let Some(rerank) = &self.rerank {
             k = k.max(NonZeroUsize::new(rerank.depth).ok_or(InputError::zero("the depth of the reranker"))?);
         }
-        let options = [
-            // Name, whether it is given, and the mode that does not use it.
-            ("encoder", self.encoder.is_some(), RankBy::Lexical),
-            (self.reach.as_ref().map_or("", Reach::name), self.reach.is_some(), RankBy::Lexical),
-            ("codes", self.codes.is_some(), RankBy::Lexical),
-            ("parallel", self.parallel, RankBy::Lexical),
-            ("bm25", self.bm25.is_some(), RankBy::Dense),
-            ("statistics", self.statistics.is_some(), RankBy::Dense),
-        ];
-        for (option, given, mode) in options {
-            if given && mode == self.mode {
-                return Err(InputError::Conflict { options: [mode.name(), option] }.into());
-            }
+        let of_words = [("bm25", self.bm25.is_some()), ("statistics", self.statistics.is_some())];
+        let idle = match self.mode {
+            RankBy::Lexical => self.of_embeddings().into_iter().find(|(_, given)| *given),
+            RankBy::Dense => of_words.into_iter().find(|(_, given)| *given),
+            _ => None,
+        };
+        if let Some((option, _)) = idle {
+            return Err(InputError::Conflict { options: [self.mode.name(), option] }.into());
         }
         if let RankBy::Hybrid(fusion) = self.mode {
             fusion.check()?;

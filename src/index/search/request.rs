@@ -27,7 +27,8 @@ pub const MOST_EXACT_DOCUMENTS: usize = 10_000;
 pub enum RankBy {
     /// As [`Self::Hybrid`] with [`Fusion::Learned`] if the index has words. As [`Self::Dense`] without them,
     /// for an embedding, and once [`Index::fuse`](crate::Index::fuse) has found that words do not help,
-    /// unless the question has signs.
+    /// unless the question has signs. As [`Self::Lexical`] for a text without an embedding in an index
+    /// without an encoder ([`Bundle::for_vectors`](crate::Bundle::for_vectors)).
     #[default]
     Best,
     /// By embeddings alone; signs of a question are text.

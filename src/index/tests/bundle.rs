@@ -122,7 +122,7 @@ fn write(base: &Path, out: &Path, seed: u64, height: u32) {
     let base_encoder = LoadOptions::new().lazy_encoder(true).encoder(base).unwrap();
     let parts = BundleParts {
         base,
-        base_encoder: &base_encoder,
+        base_encoder: Some(&base_encoder),
         encoder: Some(encoder),
         indexer: &indexer,
         extras: vec![("training.json", b"{}".to_vec())],

@@ -6,6 +6,7 @@ mod forged;
 mod power;
 mod query_encoder;
 mod sharing;
+mod vectors_alone;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -74,12 +74,14 @@ fn indexes_of_a_model_share_its_file_and_its_weights_in_memory() {
     assert!(shared.kept().iter().all(|path| fs::metadata(path).unwrap().mode() & 0o222 == 0));
     for other in [b, c] {
         assert_eq!(inode(&weights(a)), inode(&weights(other)));
-        assert!(a.bundle().model().encoder().has_weights_of(other.bundle().model().encoder()));
+        assert!(
+            a.bundle().model().encoder().unwrap().has_weights_of(other.bundle().model().encoder().unwrap())
+        );
     }
     // A copy, and an index that asks for its own file, have weights of their own.
     let own = shared.options().own_model(true).create(shared.path("own"), &shared.bundles.a).unwrap();
     assert_ne!(inode(&weights(a)), inode(&weights(&own)));
-    assert!(!a.bundle().model().encoder().has_weights_of(own.bundle().model().encoder()));
+    assert!(!a.bundle().model().encoder().unwrap().has_weights_of(own.bundle().model().encoder().unwrap()));
     assert_eq!(own.stats().unwrap().bytes.shared_model, 0);
     // A snapshot shares them too.
     a.snapshot(shared.path("snapshot")).unwrap();

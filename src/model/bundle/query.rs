@@ -49,8 +49,9 @@ impl Bundle {
         if entry.as_ref() == known.as_ref().map(|fast| fast.entry()) {
             return Ok(());
         }
-        let of = |entry| of_entry(&self.dir, entry, self.model.encoder());
-        *self.query.write().unwrap_or_else(PoisonError::into_inner) = entry.map(of).map(Arc::new);
+        let of = |entry| -> Result<_, ModelError> { Ok(of_entry(&self.dir, entry, self.model.encoder()?)) };
+        let fast = entry.map(of).transpose()?;
+        *self.query.write().unwrap_or_else(PoisonError::into_inner) = fast.map(Arc::new);
         Ok(())
     }
 
@@ -94,7 +95,8 @@ impl Bundle {
         let fast = match new {
             Some((entry, bytes)) => {
                 let entry = QueryEncoderEntry { encoder: self.encoder_digest(), ..entry };
-                let of = |entry| of_entry(&self.dir, entry, self.model.encoder());
+                let encoder = self.model.encoder()?;
+                let of = |entry| of_entry(&self.dir, entry, encoder);
                 // An intact file with this content is not rewritten: it may be in use.
                 if of(entry.clone()).bytes().is_err() {
                     replace(QUERY_ENCODER_NEW, &entry.file, bytes)?;

@@ -1,10 +1,13 @@
-//! Bundles without a tree, from an untrained encoder.
+//! Bundles without a tree: of an untrained encoder, or of none.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use super::{
     Bundle, BundleManifest, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, ModelError, carried_files, files,
+    is_width,
 };
+use crate::input::InputError;
 use crate::model::{EncoderSettings, Indexer, LoadOptions, Model};
 
 impl Bundle {
@@ -55,7 +58,40 @@ impl Bundle {
         let digests = names.map(digest).collect::<Result<Vec<_>, ModelError>>()?;
         let files = digests.into_iter().map(|(digest, name)| (name, digest)).collect();
         let indexer = Indexer::single_leaf(encoder.dim())?;
-        let manifest = BundleManifest::new(&encoder, &indexer, files);
-        Ok(Self::of(dir, manifest, Model { encoder, indexer }, None))
+        let manifest = BundleManifest::new(Some(&encoder), &indexer, files);
+        Ok(Self::of(dir, manifest, Model { encoder: Some(encoder), indexer }, None))
+    }
+
+    /// A model without an encoder and without a tree, for embeddings of any model, `[dim]` f32.
+    ///
+    /// An index with it takes documents with their embeddings ([`Index::insert_vectors`]), and questions as
+    /// embeddings, as texts, which it searches by words alone, or as both together
+    /// ([`Question::Encoded`](crate::search::Question::Encoded)). [`Index::tune`] gives it a tree, and
+    /// [`Index::reencode`] an encoder. Whatever else needs an encoder is [`InputError::NoEncoder`]. It is
+    /// made in memory: [`Self::path`] is empty.
+    ///
+    /// [`Index::insert_vectors`]: crate::Index::insert_vectors
+    /// [`Index::tune`]: crate::Index::tune
+    /// [`Index::reencode`]: crate::Index::reencode
+    ///
+    /// # Examples
+    /// ```no_run
+    /// use ehi::{Bundle, Document, Index, SearchRequest};
+    ///
+    /// let index = Index::create("./vectors", &Bundle::for_vectors(3)?)?;
+    /// index.insert_vectors([(Document::new("id-1", "title", "text"), vec![0.1, 0.2, 0.3])])?;
+    /// let nearest = index.search_with(&[0.1, 0.2, 0.2], &SearchRequest::default())?;
+    /// let by_words = index.search_with("text", &SearchRequest::default())?;
+    /// # Ok::<(), ehi::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`InputError::OutOfRange`] for a width of 0 or above 65,536.
+    pub fn for_vectors(dim: usize) -> Result<Self, InputError> {
+        let indexer = if is_width(dim) { Indexer::single_leaf(dim).ok() } else { None };
+        let (what, expected) = ("the number of dimensions", "from 1 to 65536");
+        let indexer = indexer.ok_or(InputError::OutOfRange { what, found: dim as f64, expected })?;
+        let manifest = BundleManifest::new(None, &indexer, BTreeMap::new());
+        Ok(Self::of(PathBuf::new(), manifest, Model { encoder: None, indexer }, None))
     }
 }

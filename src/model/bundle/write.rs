@@ -34,8 +34,8 @@ const NORMALIZE_MODULE: &str =
 pub(crate) struct BundleParts<'a> {
     /// Directory of the base model, whose configuration is copied.
     pub base: &'a Path,
-    /// The encoder in it.
-    pub base_encoder: &'a Encoder,
+    /// The encoder in it, if it has one.
+    pub base_encoder: Option<&'a Encoder>,
     /// Encoder tensors under their checkpoint names; stored as f16. If `None`, the encoder of the base is
     /// copied byte for byte.
     pub encoder: Option<Vec<(String, Tensor)>>,
@@ -60,12 +60,17 @@ impl BundleParts<'_> {
     }
 
     fn fill(&self, partial: &Path) -> Result<(), ModelError> {
-        let weights = files::encoder_file(self.base);
-        let names = carried_files(self.base)?.into_iter().filter(|name| name != weights);
+        let weights = self.base_encoder.map(|_| files::encoder_file(self.base));
+        let names = match self.base_encoder {
+            Some(_) => carried_files(self.base)?,
+            None => Vec::new(),
+        };
+        let names = names.into_iter().filter(|name| Some(name.as_str()) != weights);
         let mut contents: BTreeMap<String, Option<String>> = names.map(|name| (name, None)).collect();
-        if self.encoder.is_some() {
-            contents
-                .extend(self.defaults()?.into_iter().map(|(name, content)| (name.to_owned(), Some(content))));
+        if let Some(base) = self.base_encoder.filter(|_| self.encoder.is_some()) {
+            contents.extend(
+                self.defaults(base)?.into_iter().map(|(name, content)| (name.to_owned(), Some(content))),
+            );
         }
         let mut files = BTreeMap::new();
         for (name, content) in contents {
@@ -76,9 +81,9 @@ impl BundleParts<'_> {
             write_synced(&partial.join(&name), &content)?;
             files.insert(name, hex(&Sha256::digest(&content)));
         }
-        self.write_encoder(partial.join(weights))?;
+        weights.map_or(Ok(()), |weights| self.write_encoder(partial.join(weights)))?;
         self.indexer.save(&partial.join(INDEXER_FILE))?;
-        for name in [weights, INDEXER_FILE] {
+        for name in weights.into_iter().chain([INDEXER_FILE]) {
             files.insert(name.to_owned(), hex(&Sha256::digest(write_again(&partial.join(name))?)));
         }
         let manifest = BundleManifest::new(self.base_encoder, self.indexer, files);
@@ -133,8 +138,8 @@ impl BundleParts<'_> {
 
     /// Files, by name, that state the base's implicit defaults of this crate and its settings, because
     /// sentence-transformers has other defaults.
-    fn defaults(&self) -> Result<Vec<(&'static str, String)>, ModelError> {
-        let (base, mut defaults) = (self.base_encoder, Vec::new());
+    fn defaults(&self, base: &Encoder) -> Result<Vec<(&'static str, String)>, ModelError> {
+        let mut defaults = Vec::new();
         let is_static = base.config().layers == 0;
         let has_modules = self.base.join("modules.json").exists();
         if is_static && !has_modules {

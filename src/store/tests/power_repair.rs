@@ -96,9 +96,11 @@ fn plant(backend: &dyn Backend, from: &Path, to: &Path) {
 
 fn repair_on(backend: Arc<dyn Backend>, dir: &Path) -> Result<RepairReport> {
     let repair = Repair::begin_on(backend, dir, StoreOptions::default())?;
-    repair.run(Undecided::Refuse, Anew { compute: &mut compute, lexer: Some(&terms::WordLexer) }, &mut || {
-        Ok(())
-    })
+    repair.run(
+        Undecided::Refuse,
+        Anew { compute: &mut compute, encodes: true, lexer: Some(&terms::WordLexer) },
+        &mut || Ok(()),
+    )
 }
 
 /// The steps of a repair that omits some syncs, and the expected result.

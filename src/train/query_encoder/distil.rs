@@ -166,10 +166,10 @@ pub(super) fn teacher(bundle: &Bundle) -> Result<Encoder> {
 /// Refuses encoders without unit norm, and those that are tables of token vectors.
 pub(crate) fn check_encoder(bundle: &Bundle) -> Result<()> {
     bundle.check_own()?;
-    if bundle.model().encoder().config().layers == 0 {
+    if bundle.model().encoder()?.config().layers == 0 {
         return Err(TrainError::StaticEncoder.into());
     }
-    match bundle.model().encoder().pooler.is_unit() {
+    match bundle.model().encoder()?.pooler.is_unit() {
         true => Ok(()),
         false => Err(TrainError::NoUnitNorm.into()),
     }

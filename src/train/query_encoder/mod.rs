@@ -73,7 +73,7 @@ fn make(
     on_progress: &mut OnProgress<'_>,
 ) -> Result<(QueryEncoderEntry, Vec<u8>)> {
     let started = Instant::now();
-    let (encoder, indexer) = (bundle.model().encoder(), bundle.model().indexer());
+    let (encoder, indexer) = (bundle.model().encoder()?, bundle.model().indexer());
     let teacher = &teacher(bundle)?;
     let DistilOptions { passes, seed, .. } = *options;
     let dim = encoder.dim();

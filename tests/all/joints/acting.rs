@@ -44,7 +44,7 @@ pub fn act(
             told.insert_batch(places.iter().map(|&place| document(place, version)))?;
         }
         Op::Vectors { ref places, seed, text } => {
-            let dim = index.bundle().model().encoder().dim();
+            let dim = index.bundle().model().dim();
             let document = |place| if text { document(place, seed % 3) } else { silent(place) };
             told.insert_vectors(places.iter().map(|&place| (document(place), vector(place, seed, dim))))?;
         }

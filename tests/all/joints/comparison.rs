@@ -166,7 +166,7 @@ fn terms(model: &Model, text: &str) -> Vec<String> {
         let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
         return words.map(str::to_lowercase).collect();
     }
-    let encoder = model.serving.coder.bundle.model().encoder();
+    let encoder = model.serving.coder.bundle.model().encoder().unwrap();
     let tokens = |text: &str| encoder.tokenize(text, Role::Document).unwrap();
     if text.is_empty() {
         return Vec::new();

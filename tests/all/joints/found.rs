@@ -106,7 +106,7 @@ fn what_is_wrong_is_seen() {
         (
             "scores",
             Box::new(with(|index| {
-                let dim = index.bundle().model().encoder().dim();
+                let dim = index.bundle().model().dim();
                 index.insert_vectors([(document(3, 0), vector(3, 3, dim))]).map(drop)
             })),
         ),

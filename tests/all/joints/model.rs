@@ -156,7 +156,7 @@ impl Model {
 
     pub fn expected(&self, op: &Op, world: &World) -> Expected {
         let is_table =
-            self.serving.coder.bundle.model().encoder().describe().is_ok_and(|own| own.layers == 0);
+            self.serving.coder.bundle.model().encoder().unwrap().describe().is_ok_and(|own| own.layers == 0);
         match *op {
             Op::Rollback => self.returning(),
             Op::Reencode(which) => {

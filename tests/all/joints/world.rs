@@ -45,13 +45,13 @@ impl Coder {
         if let Some(known) = self.known.lock().unwrap().get(&key) {
             return Arc::clone(known);
         }
-        let row = Arc::new(unit(&self.bundle.model().encoder().embed(&[text], role).unwrap()));
+        let row = Arc::new(unit(&self.bundle.model().encoder().unwrap().embed(&[text], role).unwrap()));
         self.known.lock().unwrap().insert(key, Arc::clone(&row));
         row
     }
 
     pub fn dim(&self) -> usize {
-        self.bundle.model().encoder().dim()
+        self.bundle.model().dim()
     }
 }
 
