@@ -30,9 +30,23 @@ use serde::{Deserialize, Serialize};
 /// up to 65,536 elements does not round to all zeros in f16.
 const LEAST_NORM: f64 = f16::MIN_POSITIVE.to_f64_const();
 
+/// Sums of squares side by side, so that the compiler may use vectors.
+const PARTIAL_SQUARES: usize = 16;
+
+/// The L2 norm of a vector.
+pub(crate) fn norm(vector: &[f32]) -> f64 {
+    let mut partial = [0.0; PARTIAL_SQUARES];
+    for values in vector.chunks(PARTIAL_SQUARES) {
+        for (sum, &x) in partial.iter_mut().zip(values) {
+            *sum += f64::from(x) * f64::from(x);
+        }
+    }
+    partial.iter().sum::<f64>().sqrt()
+}
+
 /// Whether a vector is finite and has a direction. Otherwise it can be neither ranked nor routed.
 pub(crate) fn has_direction(vector: &[f32]) -> bool {
-    let norm = vector.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>().sqrt();
+    let norm = norm(vector);
     norm.is_finite() && norm >= LEAST_NORM
 }
 
