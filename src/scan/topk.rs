@@ -10,6 +10,9 @@ use std::sync::Arc;
 /// The representative row of a row's document; `None` if it cannot be read.
 pub(crate) type DocumentOf = Arc<dyn Fn(Row) -> Option<Row> + Send + Sync>;
 
+/// A selection of at most so many rows never grows.
+const USUAL_K: usize = 64;
+
 /// Keeps the `k` best of the scores pushed into it; of the rows of one document, if they are known, only the
 /// best.
 ///
@@ -53,7 +56,8 @@ struct BestOfDocuments {
 impl TopK {
     /// An empty selection of at most `k` rows; memory grows with the rows pushed.
     pub fn new(k: usize) -> Self {
-        Self { k, heap: BinaryHeap::new(), ties: Vec::new(), documents: None }
+        let heap = BinaryHeap::with_capacity(k.min(USUAL_K));
+        Self { k, heap, ties: Vec::new(), documents: None }
     }
 
     /// An empty selection of the best rows of at most `k` documents.
