@@ -70,9 +70,11 @@ pub fn beam_search(shape: TreeShape, scorer: &mut impl LevelScorer, beam: NonZer
             shape.write_digits(number, path);
             scorer.child_log_probabilities(path, &mut children);
             let first = number * branching_factor;
-            let ranked =
-                |(number, &child)| Ranked::new(add_log_probabilities(log_probability, child), Row(number));
-            next.extend((first..).zip(&children).map(ranked));
+            let ranked = |(place, &child): (usize, &f32)| {
+                let log_probability = add_log_probabilities(log_probability, child);
+                Ranked::new(log_probability, Row(first + place as u32))
+            };
+            next.extend(children.iter().enumerate().map(ranked));
         }
         expanded.push(nodes.len() as u32);
         if next.len() > beam {
