@@ -263,12 +263,16 @@ impl View {
     /// # Errors
     ///
     /// As [`Self::id`].
-    pub fn documents(&self, rows: impl Iterator<Item = Row>, ids_only: bool) -> Result<Vec<Document>> {
+    pub fn documents(
+        &self,
+        rows: impl Iterator<Item = Row>,
+        ids_only: bool,
+    ) -> Result<impl Iterator<Item = Result<Document>>> {
         let heads = rows.map(|row| self.live_head(row)).collect::<Result<Vec<_>>>()?;
         heads.iter().try_for_each(|(part, head)| part.prefetch(*head, ids_only))?;
         let stored = heads.iter().map(|(part, head)| part.stored(*head, ids_only));
         let stored = stored.collect::<Result<Vec<_>>>()?;
-        heads.iter().zip(stored).map(|((part, head), stored)| part.decoded(*head, stored)).collect()
+        Ok(heads.into_iter().zip(stored).map(|((part, head), stored)| part.decoded(head, stored)))
     }
 
     /// The leaf of a row.

@@ -46,7 +46,7 @@ impl ActiveModel {
 }
 
 /// Ranked rows with their documents, or with only their ids. `passages`: for each row, those that the hit
-/// shows.
+/// shows; empty if none does.
 pub(in crate::index) fn fetch(
     view: &View,
     ranked: &Ranked,
@@ -57,7 +57,8 @@ pub(in crate::index) fn fetch(
     let mut passages = passages.into_iter();
     for rows in ranked.rows.chunks(HITS_FETCHED) {
         let documents = view.documents(rows.iter().map(|&(_, row)| row), ids_only)?;
-        for ((document, &(score, row)), mut passages) in documents.into_iter().zip(rows).zip(&mut passages) {
+        for (document, &(score, row)) in documents.zip(rows) {
+            let (document, mut passages) = (document?, passages.next().unwrap_or_default());
             passages.iter_mut().for_each(|passage| passage.locate(&document));
             let leaf = match passages.first() {
                 Some(best) => best.leaf,
