@@ -3,10 +3,10 @@
 //!     cargo bench --bench vectors -- BUNDLE EMBEDDED K INDEX [plain] [parallel] [ids]
 //!
 //! `EMBEDDED` is a folder written by the example `embed`, `INDEX` the path of the index, created if absent;
-//! with `plain` searches ignore its codes, with `parallel` each uses all threads, and with `ids` hits have only
-//! their ids. The first line printed describes its creation. Then each line of standard input is a beam; all
-//! queries are searched with it, one after another on this thread, and the seconds, the hits of each and means
-//! of the rest are printed as JSON.
+//! with `plain` searches ignore its codes, with `parallel` each uses all threads, and with `ids` hits have
+//! only their ids. The first line printed describes its creation. Then each line of standard input is a beam;
+//! all queries are searched with it, one after another on this thread, and the seconds, the hits of each and
+//! means of the rest are printed as JSON.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

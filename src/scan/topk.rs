@@ -33,8 +33,8 @@ pub(crate) struct TopK {
 /// The best rows, with all that have the k-th best score.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Tied {
-    /// Rows that are among the best whatever the order of equal ones: all of them, or those with higher scores
-    /// than the k-th best; best first, equal ones by row.
+    /// Rows that are among the best whatever the order of equal ones: all, or those with a higher score than
+    /// the k-th best; best first, equal ones by row.
     pub above: Vec<(f32, Row)>,
     /// Rows with the k-th best score if there are too many of them, ascending; one per document.
     pub tied: Vec<(f32, Row)>,

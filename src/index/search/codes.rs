@@ -87,7 +87,7 @@ pub(super) struct CodeFilter<'a> {
 }
 
 impl<'a> CodeFilter<'a> {
-    /// For a search of so many documents.
+    /// For a search with `documents` candidates.
     pub fn new(rotation: &'a Rotation, documents: usize) -> Self {
         let most = documents.min(2 * MOST_CANDIDATES);
         Self {
