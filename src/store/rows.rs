@@ -98,8 +98,8 @@ pub(super) trait Rows: RowSource {
         Ok(None)
     }
 
-    /// Prefetches what [`Self::stored`] reads.
-    fn prefetch(&self, _row: u32, _ids_only: bool) -> Result<()> {
+    /// Prefetches what [`Self::stored`] reads of a whole document.
+    fn prefetch(&self, _row: u32) -> Result<()> {
         Ok(())
     }
 

@@ -269,7 +269,9 @@ impl View {
         ids_only: bool,
     ) -> Result<impl Iterator<Item = Result<Document>>> {
         let heads = rows.map(|row| self.live_head(row)).collect::<Result<Vec<_>>>()?;
-        heads.iter().try_for_each(|(part, head)| part.prefetch(*head, ids_only))?;
+        if !ids_only {
+            heads.iter().try_for_each(|(part, head)| part.prefetch(*head))?;
+        }
         let stored = heads.iter().map(|(part, head)| part.stored(*head, ids_only));
         let stored = stored.collect::<Result<Vec<_>>>()?;
         Ok(heads.into_iter().zip(stored).map(|((part, head), stored)| part.decoded(head, stored)))

@@ -311,10 +311,9 @@ impl Rows for Segment {
         if head < self.rows() { Ok(head) } else { Err(self.undecodable("the document of row", row.into())) }
     }
 
-    fn prefetch(&self, row: u32, ids_only: bool) -> Result<()> {
-        let ends = [ID_ENDS, PAYLOAD_ENDS, METADATA_ENDS];
-        for ends in if ids_only { &ends[..1] } else { &ends } {
-            prefetch(self.documents.element::<u64>(*ends, row)?);
+    fn prefetch(&self, row: u32) -> Result<()> {
+        for ends in [ID_ENDS, PAYLOAD_ENDS, METADATA_ENDS] {
+            prefetch(self.documents.element::<u64>(ends, row)?);
         }
         Ok(())
     }
