@@ -1,11 +1,12 @@
 //! Rounds of searching for `benches/peers/search.py`, which runs this program and its peers in turns.
 //!
-//!     cargo bench --bench vectors -- BUNDLE EMBEDDED K INDEX [plain] [parallel]
+//!     cargo bench --bench vectors -- BUNDLE EMBEDDED K INDEX [plain] [parallel] [ids]
 //!
 //! `EMBEDDED` is a folder written by the example `embed`, `INDEX` the path of the index, created if absent;
-//! with `plain` searches ignore its codes, with `parallel` each uses all threads. The first line printed
-//! describes its creation. Then each line of standard input is a beam; all queries are searched with it, one
-//! after another on this thread, and the seconds, the hits of each and means of the rest are printed as JSON.
+//! with `plain` searches ignore its codes, with `parallel` each uses all threads, and with `ids` hits have
+//! only their ids. The first line printed describes its creation. Then each line of standard input is a beam;
+//! all queries are searched with it, one after another on this thread, and the seconds, the hits of each and
+//! means of the rest are printed as JSON.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -23,7 +24,7 @@ fn main() {
     };
     let k: usize = k.parse().expect("K is a number");
     let asked = |name: &str| options.iter().any(|option| option == name);
-    let (codes, parallel) = (!asked("plain"), asked("parallel"));
+    let (codes, parallel, ids_only) = (!asked("plain"), asked("parallel"), asked("ids"));
     let folder = Path::new(embedded);
     let bundle = Bundle::open(bundle).expect("the bundle opens");
     let dim = bundle.model().dim();
@@ -45,7 +46,7 @@ fn main() {
             .iter()
             .map(|query| {
                 let request = SearchRequest::dense().k(k).beam(beam).codes(codes);
-                let request = SearchRequest { parallel, ..request };
+                let request = SearchRequest { parallel, ids_only, ..request };
                 let result = index.search_with(query, &request).expect("the search succeeds");
                 // The hits' documents were read, and are dropped here.
                 (result.stats, result.hits.into_iter().map(|hit| hit.id).collect::<Vec<String>>())

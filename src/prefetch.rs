@@ -2,6 +2,9 @@
 
 #![allow(unsafe_code)]
 
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use std::sync::LazyLock;
+
 /// Bytes fetched by one prefetch.
 pub(crate) const CACHE_LINE_BYTES: usize = 64;
 
@@ -33,4 +36,23 @@ fn ask<T, const HINT: i32>(place: *const T) {
     // On other architectures the intrinsic is not stable.
     #[cfg(not(target_arch = "x86_64"))]
     let _ = place;
+}
+
+/// Whether the processor prefetches consecutive memory by itself even where a new page begins. Those of Intel
+/// do not: with explicit prefetches, they score consecutive rows in two thirds of the time.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub(crate) fn predicts_next_page() -> bool {
+    static IS_INTEL: LazyLock<bool> = LazyLock::new(|| {
+        // SAFETY: every x86-64 processor has the instruction and this leaf of it.
+        #[allow(unused_unsafe, reason = "safe in later compilers")]
+        let vendor = unsafe { std::arch::x86_64::__cpuid(0) };
+        [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).as_flattened() == b"GenuineIntel"
+    });
+    !*IS_INTEL
+}
+
+/// On other architectures nothing is prefetched, and Miri cannot ask.
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+pub(crate) fn predicts_next_page() -> bool {
+    true
 }

@@ -3,7 +3,7 @@
 use pulp::{Arch, Simd, WithSimd};
 
 use super::supplement::{self, HIGHEST, UNIT};
-use super::{BLOCK_ROWS, FACTORS, GROUP, Rotation, TABLE, groups};
+use super::{BLOCK_ROWS, FACTORS, GROUP, LANES, Rotation, TABLE, groups};
 
 /// Width of the error caused by rounded tables, in standard deviations. It is added to a much larger error.
 const ROUNDING_WIDTH: f32 = 2.0;
@@ -77,37 +77,51 @@ impl CodedQuery {
     /// # Shapes
     /// `query` `[dim]` f32.
     pub fn new(rotation: &Rotation, query: &[f32]) -> Self {
-        let mut turned = query.to_vec();
+        let mut turned = Vec::with_capacity(query.len().next_multiple_of(UNIT));
+        turned.extend_from_slice(query);
         rotation.apply(&mut turned);
-        let squares: f32 = turned.iter().map(|x| x * x).sum();
-        let (dim, groups) = (turned.len() as f32, groups(turned.len()));
-        turned.resize(turned.len().next_multiple_of(UNIT), 0.0);
-        let highest = turned.iter().fold(0f32, |highest, x| highest.max(x.abs()));
+        turned.resize(query.len().next_multiple_of(UNIT), 0.0);
+        Arch::new().dispatch(Prepare { turned: &turned, dim: query.len() })
+    }
+
+    /// Prepares a query that is turned, and padded with zeros.
+    #[inline(always)]
+    fn prepare(turned: &[f32], dim: usize) -> Self {
+        let groups = groups(dim);
+        let (mut squares, mut highest) = ([0.0; LANES], [0f32; LANES]);
+        for values in turned.as_chunks::<LANES>().0 {
+            squares.iter_mut().zip(values).for_each(|(sum, x)| *sum += x * x);
+            highest.iter_mut().zip(values).for_each(|(most, x)| *most = most.max(x.abs()));
+        }
+        let (squares, highest) = (squares.iter().sum(), highest.into_iter().fold(0f32, f32::max));
         let fine_step = (highest / f32::from(i8::MAX)).max(f32::MIN_POSITIVE);
         let fine_steps = 1.0 / fine_step;
         let fine: Vec<i8> = turned.iter().map(|x| nearest_signed(x * fine_steps)).collect();
         let middle = f32::from(HIGHEST) / 2.0 * fine.iter().map(|x| i32::from(*x)).sum::<i32>() as f32;
-        let in_groups = &turned[..groups * GROUP];
+        let (in_groups, _) = turned[..groups * GROUP].as_chunks::<GROUP>();
         // The range of a group: from all signs against the query to all signs with it.
-        let least = |group: &[f32]| -group.iter().map(|x| x.abs()).sum::<f32>();
-        let spread = in_groups.chunks_exact(GROUP).map(|group| -2.0 * least(group)).fold(0.0, f32::max);
+        let least = |group: &[f32; GROUP]| -group.iter().map(|x| x.abs()).sum::<f32>();
+        let (mut spread, mut base) = (0f32, 0.0);
+        for least in in_groups.iter().map(least) {
+            (spread, base) = (spread.max(-2.0 * least), base + least);
+        }
         let step = (spread / f32::from(u8::MAX)).max(f32::MIN_POSITIVE);
         let steps = 1.0 / step;
-        let mut tables = Vec::with_capacity(groups * TABLE);
-        for group in in_groups.chunks_exact(GROUP) {
+        let mut tables = vec![0; groups * TABLE];
+        for (table, group) in tables.as_chunks_mut::<TABLE>().0.iter_mut().zip(in_groups) {
             let mut sums = [-group.iter().sum::<f32>() - least(group); TABLE];
             for (bit, x) in group.iter().enumerate().rev() {
                 // For all values at once, which compilers vectorise.
                 let with_sign = |value: usize| if value >> bit & 1 == 1 { 2.0 * x } else { 0.0 };
                 sums.iter_mut().enumerate().for_each(|(value, sum)| *sum += with_sign(value));
             }
-            tables.extend(sums.map(|sum| nearest_byte(sum * steps)));
+            table.iter_mut().zip(sums).for_each(|(entry, sum)| *entry = nearest_byte(sum * steps));
         }
-        let base = in_groups.chunks_exact(GROUP).map(least).sum();
         // The rounding error of each table is uniform within a step.
         let rounding = step * (groups as f32 / 12.0).sqrt();
         let signs = LEVELS_PER_SIGN * rounding;
-        let fine_rounding = (signs * signs + fine_step * fine_step * dim * LEVELS_SQUARE / 12.0).sqrt();
+        let fine_rounding =
+            (signs * signs + fine_step * fine_step * dim as f32 * LEVELS_SQUARE / 12.0).sqrt();
         Self { fine, fine_step, middle, fine_rounding, tables, step, base, squares, rounding }
     }
 
@@ -165,6 +179,20 @@ impl CodedQuery {
     /// is set unless the bound is below the threshold, so also if it cannot be compared.
     pub fn upper_bounds(&self, part: CodedRows<'_>, threshold: f32, bounds: &mut [f32; BLOCK_ROWS]) -> u32 {
         Arch::new().dispatch(UpperBounds { query: self, part, threshold, bounds })
+    }
+}
+
+struct Prepare<'a> {
+    turned: &'a [f32],
+    dim: usize,
+}
+
+impl WithSimd for Prepare<'_> {
+    type Output = CodedQuery;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> CodedQuery {
+        CodedQuery::prepare(self.turned, self.dim)
     }
 }
 

@@ -65,7 +65,7 @@ impl Index {
         asked: &mut [Asked<'_>],
     ) {
         const WITHOUT: &str = "judgments do not count in this search";
-        if plan.request.no_memory {
+        if plan.request.no_memory || serving.memory.with(Memory::is_empty) == Some(true) {
             return;
         }
         // Near questions are found by vectors.

@@ -3,6 +3,8 @@
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 
+use crate::scan::norm;
+
 /// A stored row at unit L2 norm, f32.
 pub(crate) fn unit_of_stored(row: &[f16]) -> Vec<f32> {
     let mut values = vec![0f32; row.len()];
@@ -12,6 +14,6 @@ pub(crate) fn unit_of_stored(row: &[f16]) -> Vec<f32> {
 
 /// A vector at unit L2 norm.
 pub(crate) fn unit(vector: &[f32]) -> Vec<f32> {
-    let norm = vector.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>().sqrt();
-    vector.iter().map(|x| (f64::from(*x) / norm) as f32).collect()
+    let inverse = 1.0 / norm(vector);
+    vector.iter().map(|x| (f64::from(*x) * inverse) as f32).collect()
 }

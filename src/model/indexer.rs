@@ -238,7 +238,7 @@ struct QueryScorer<'a> {
     indexer: &'a Indexer,
     /// z: the embedding, projected if the tree has a projection.
     input: Cow<'a, [f32]>,
-    /// Per level, empty until first needed.
+    /// Per level, missing or empty until first needed.
     bases: Vec<Vec<f32>>,
     hidden: Vec<f32>,
     multiply_adds: u64,
@@ -259,8 +259,7 @@ impl<'a> QueryScorer<'a> {
                 Cow::Owned(input)
             }
         };
-        let bases = vec![Vec::new(); indexer.weights.levels.len()];
-        Self { indexer, input, bases, hidden: Vec::new(), multiply_adds, nodes: Vec::new() }
+        Self { indexer, input, bases: Vec::new(), hidden: Vec::new(), multiply_adds, nodes: Vec::new() }
     }
 
     /// The most probable leaves from the shortlist, if that is faster, and the entropy of the choice.
@@ -285,6 +284,9 @@ impl<'a> QueryScorer<'a> {
     fn product(&mut self, path: &[u32], matrix: &[f32], out: &mut [f32]) {
         let (level, r, width) = (path.len(), self.input.len(), out.len());
         let b = self.indexer.shape.branching_factor() as usize;
+        if self.bases.len() <= level {
+            self.bases.resize(level + 1, Vec::new());
+        }
         if self.bases[level].is_empty() {
             let mut base = vec![0f32; width];
             add_weighted_rows(&mut base, matrix, &self.input);

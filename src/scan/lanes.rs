@@ -2,7 +2,8 @@
 
 use half::f16;
 
-use crate::prefetch::{CACHE_LINE_BYTES, prefetch};
+use super::BLOCK_ROWS;
+use crate::prefetch::{CACHE_LINE_BYTES, predicts_next_page, prefetch};
 
 /// Widest vector of any kernel, in values.
 const MAX_WIDTH: usize = 16;
@@ -10,8 +11,11 @@ const MAX_WIDTH: usize = 16;
 /// Independent sums per row, enough to hide the latency of an addition.
 const UNROLL: usize = 4;
 
-/// How far ahead rows are prefetched, in rows.
+/// How far ahead rows that lie elsewhere are prefetched, in rows.
 const PREFETCH_ROWS: usize = 4;
+
+/// How far ahead consecutive rows are prefetched, if at all, in values.
+const PREFETCH_VALUES: usize = 3 << 10;
 
 /// Vector arithmetic of one instruction set.
 ///
@@ -70,9 +74,11 @@ impl Term for AbsoluteDifference {
     }
 }
 
+/// Prefetches a row, or as many values so far behind it.
 #[inline(always)]
-fn prefetch_row(row: &[f16]) {
-    row.chunks(CACHE_LINE_BYTES / size_of::<f16>()).for_each(|line| prefetch(line.as_ptr()));
+fn prefetch_row(row: &[f16], behind: usize) {
+    let lines = row.chunks(CACHE_LINE_BYTES / size_of::<f16>());
+    lines.for_each(|line| prefetch(line.as_ptr().wrapping_add(behind)));
 }
 
 /// The sum of the terms of each row with `query`.
@@ -80,14 +86,22 @@ fn prefetch_row(row: &[f16]) {
 pub(super) fn sums<L: Lanes, T: Term>(lanes: L, query: &[f32], rows: &[&[f16]], sums: &mut [f32]) {
     let apart = |pair: &[&[f16]]| pair[0].as_ptr_range().end != pair[1].as_ptr();
     let start = &rows[..rows.len().min(PREFETCH_ROWS)];
-    start.windows(2).filter(|pair| apart(pair)).for_each(|pair| prefetch_row(pair[1]));
+    start.windows(2).filter(|pair| apart(pair)).for_each(|pair| prefetch_row(pair[1], 0));
+    // Behind a whole block, the rows may go on.
+    let go_on = if rows.len() >= BLOCK_ROWS { usize::MAX } else { rows.len() };
+    let consecutive_until = match predicts_next_page() {
+        true => 0,
+        false => go_on.saturating_sub(PREFETCH_VALUES.div_ceil(query.len().max(1))),
+    };
     for (i, (row, out)) in rows.iter().zip(sums).enumerate() {
-        // Processors predict consecutive rows themselves, and explicit prefetches slow that down; for rows
+        // Most processors predict consecutive rows, and explicit prefetches slow that down; for rows
         // elsewhere, they double the speed.
         if let Some(pair) = rows.get(i + PREFETCH_ROWS - 1..=i + PREFETCH_ROWS)
             && apart(pair)
         {
-            prefetch_row(pair[1]);
+            prefetch_row(pair[1], 0);
+        } else if i < consecutive_until {
+            prefetch_row(row, PREFETCH_VALUES);
         }
         *out = sum::<L, T>(lanes, query, row);
     }

@@ -30,9 +30,24 @@ use serde::{Deserialize, Serialize};
 /// up to 65,536 elements does not round to all zeros in f16.
 const LEAST_NORM: f64 = f16::MIN_POSITIVE.to_f64_const();
 
+/// Sums of squares side by side, so that the compiler may use vectors.
+const PARTIAL_SQUARES: usize = 8;
+
+/// The L2 norm of a vector.
+pub(crate) fn norm(vector: &[f32]) -> f64 {
+    let square = |x: f32| f64::from(x) * f64::from(x);
+    let (blocks, rest) = vector.as_chunks::<PARTIAL_SQUARES>();
+    let mut partial = [0.0; PARTIAL_SQUARES];
+    for block in blocks {
+        partial.iter_mut().zip(block).for_each(|(sum, &x)| *sum += square(x));
+    }
+    let rest: f64 = rest.iter().map(|&x| square(x)).sum();
+    (partial.iter().sum::<f64>() + rest).sqrt()
+}
+
 /// Whether a vector is finite and has a direction. Otherwise it can be neither ranked nor routed.
 pub(crate) fn has_direction(vector: &[f32]) -> bool {
-    let norm = vector.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>().sqrt();
+    let norm = norm(vector);
     norm.is_finite() && norm >= LEAST_NORM
 }
 
@@ -233,7 +248,16 @@ impl<'a> Scanner<'a> {
         rows: impl IntoIterator<Item = (Row, &'r [f16])>,
         top: &mut TopK,
     ) -> Result<usize, ScanError> {
-        self.scan_with(rows, |score, row| top.push(score, row))
+        let needed = |top: &TopK| top.threshold().unwrap_or(f32::NEG_INFINITY);
+        let mut least = needed(top);
+        self.scan_with(rows, |score, row| {
+            // Most scores are too low; one that cannot be compared is for the selection to judge.
+            if score < least {
+                return;
+            }
+            top.push(score, row);
+            least = needed(top);
+        })
     }
 
     /// As [`Self::scan`], with something else than a push for each score.

@@ -10,6 +10,9 @@ use std::sync::Arc;
 /// The representative row of a row's document; `None` if it cannot be read.
 pub(crate) type DocumentOf = Arc<dyn Fn(Row) -> Option<Row> + Send + Sync>;
 
+/// A selection of at most so many rows never grows.
+const USUAL_K: usize = 64;
+
 /// Keeps the `k` best of the scores pushed into it; of the rows of one document, if they are known, only the
 /// best.
 ///
@@ -30,9 +33,10 @@ pub(crate) struct TopK {
 /// The best rows, with all that have the k-th best score.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Tied {
-    /// Rows with higher scores than the k-th best, best first, equal ones by row.
+    /// Rows that are among the best whatever the order of equal ones: all, or those with a higher score than
+    /// the k-th best; best first, equal ones by row.
     pub above: Vec<(f32, Row)>,
-    /// Rows with the k-th best score, or the lowest if there are fewer than `k`, ascending; one per document.
+    /// Rows with the k-th best score if there are too many of them, ascending; one per document.
     pub tied: Vec<(f32, Row)>,
     /// How many of `tied` belong to the best.
     pub room: usize,
@@ -53,7 +57,8 @@ struct BestOfDocuments {
 impl TopK {
     /// An empty selection of at most `k` rows; memory grows with the rows pushed.
     pub fn new(k: usize) -> Self {
-        Self { k, heap: BinaryHeap::new(), ties: Vec::new(), documents: None }
+        let heap = BinaryHeap::with_capacity(k.min(USUAL_K));
+        Self { k, heap, ties: Vec::new(), documents: None }
     }
 
     /// An empty selection of the best rows of at most `k` documents.
@@ -146,22 +151,24 @@ impl TopK {
             Some(documents) => documents.order.keys().copied().collect(),
         };
         let Some(&worst) = sorted.last() else { return Tied::default() };
+        if self.ties.is_empty() {
+            let above = sorted.iter().map(|entry| (entry.score(), entry.row())).collect();
+            return Tied { above, ..Tied::default() };
+        }
         let above = sorted.partition_point(|entry| entry.compare_scores(worst).is_lt());
         let pair = |entry: &Ranked| (entry.score(), entry.row());
         let mut tied: Vec<(f32, Row)> = sorted[above..].iter().map(pair).collect();
         let room = tied.len();
-        if !self.ties.is_empty() {
-            tied.extend(self.ties.iter().map(|&row| (worst.score(), row)));
-            tied.sort_unstable_by_key(|&(_, row)| row);
-            if let Some(documents) = &self.documents {
-                // A document that returned with a better row has left rows behind.
-                let mut seen: HashSet<Row> = HashSet::new();
-                tied.retain(|&(score, row)| {
-                    let Some(document) = (documents.of)(row) else { return false };
-                    let best = documents.best.get(&document);
-                    best.is_none_or(|best| best.score().total_cmp(&score).is_eq()) && seen.insert(document)
-                });
-            }
+        tied.extend(self.ties.iter().map(|&row| (worst.score(), row)));
+        tied.sort_unstable_by_key(|&(_, row)| row);
+        if let Some(documents) = &self.documents {
+            // A document that returned with a better row has left rows behind.
+            let mut seen: HashSet<Row> = HashSet::new();
+            tied.retain(|&(score, row)| {
+                let Some(document) = (documents.of)(row) else { return false };
+                let best = documents.best.get(&document);
+                best.is_none_or(|best| best.score().total_cmp(&score).is_eq()) && seen.insert(document)
+            });
         }
         Tied { above: sorted[..above].iter().map(pair).collect(), tied, room }
     }

@@ -29,6 +29,14 @@ pub(super) struct Passage {
     pub(super) span: Span,
 }
 
+/// A document as it is stored.
+#[derive(Clone, Copy)]
+pub(super) struct StoredDocument<'a> {
+    pub(super) id: &'a [u8],
+    /// Title and text, and metadata; `None` if only the id is wanted.
+    pub(super) contents: Option<[&'a [u8]; 2]>,
+}
+
 /// A source of a segment's documents.
 pub(super) trait RowSource: Send + Sync {
     /// The leaf of a row.
@@ -90,11 +98,33 @@ pub(super) trait Rows: RowSource {
         Ok(None)
     }
 
+    /// Prefetches what [`Self::stored`] reads of a whole document.
+    fn prefetch(&self, _row: u32) -> Result<()> {
+        Ok(())
+    }
+
+    /// The document of a representative row as it is stored, prefetched.
+    fn stored(&self, row: u32, ids_only: bool) -> Result<StoredDocument<'_>> {
+        let contents = || Ok::<_, StoreError>([self.payload(row)?, self.metadata(row)?]);
+        Ok(StoredDocument { id: self.id(row)?.as_bytes(), contents: (!ids_only).then(contents).transpose()? })
+    }
+
+    /// The document of a representative row, given as it is stored.
+    fn decoded(&self, row: u32, stored: StoredDocument<'_>) -> Result<Document> {
+        let undecodable = |what| {
+            StoreError::corrupt(self.name().to_owned(), Damage::Undecodable { what, number: row.into() })
+        };
+        let id = std::str::from_utf8(stored.id).map_err(|_| undecodable("the id of row"))?;
+        match stored.contents {
+            None => Ok(Document::new(id, "", "")),
+            Some([payload, metadata]) => payload::decode(id.to_owned(), payload, metadata)
+                .ok_or_else(|| undecodable("the document of row")),
+        }
+    }
+
     /// The document of a representative row.
     fn document(&self, row: u32) -> Result<Document> {
-        let document = payload::decode(self.id(row)?.to_owned(), self.payload(row)?, self.metadata(row)?);
-        let detail = Damage::Undecodable { what: "the document of row", number: row.into() };
-        document.ok_or_else(|| StoreError::corrupt(self.name().to_owned(), detail))
+        self.decoded(row, self.stored(row, false)?)
     }
 }
 

@@ -10,7 +10,6 @@ use half::f16;
 use super::{
     error::{Result, StoreError},
     part::VersionPart,
-    segment::Segment,
     terms::{Lexer, SharedLexer},
     version::Version,
 };
@@ -258,21 +257,24 @@ impl View {
         part.document(head)
     }
 
-    /// Prefetches what [`Self::document`] will read for each row, so that it waits for all of them at once.
+    /// The live documents of rows, in their order, or with `ids_only` only their ids. Memory is waited for
+    /// once for all of them.
     ///
     /// # Errors
     ///
     /// As [`Self::id`].
-    pub fn prefetch_documents(&self, rows: impl Iterator<Item = Row> + Clone) -> Result<()> {
-        for ask in [Segment::prefetch_ends, Segment::prefetch_document] {
-            for row in rows.clone() {
-                let (part, head) = self.live_head(row)?;
-                if let Some(segment) = part.segment() {
-                    ask(segment, head)?;
-                }
-            }
+    pub fn documents(
+        &self,
+        rows: impl Iterator<Item = Row>,
+        ids_only: bool,
+    ) -> Result<impl Iterator<Item = Result<Document>>> {
+        let heads = rows.map(|row| self.live_head(row)).collect::<Result<Vec<_>>>()?;
+        if !ids_only {
+            heads.iter().try_for_each(|(part, head)| part.prefetch(*head))?;
         }
-        Ok(())
+        let stored = heads.iter().map(|(part, head)| part.stored(*head, ids_only));
+        let stored = stored.collect::<Result<Vec<_>>>()?;
+        Ok(heads.into_iter().zip(stored).map(|((part, head), stored)| part.decoded(head, stored)))
     }
 
     /// The leaf of a row.
@@ -389,12 +391,12 @@ impl View {
 
     fn live_part(&self, row: Row) -> Result<(&VersionPart, u32)> {
         let found = self.state.locate(row).filter(|(part, local)| part.is_live(*local));
-        found.ok_or(StoreError::NoSuchRow { row })
+        found.ok_or_else(|| StoreError::NoSuchRow { row })
     }
 
     /// The part of a row, also of a dead one, and the row in it.
     fn part(&self, row: Row) -> Result<(&VersionPart, u32)> {
-        self.state.locate(row).ok_or(StoreError::NoSuchRow { row })
+        self.state.locate(row).ok_or_else(|| StoreError::NoSuchRow { row })
     }
 }
 
@@ -523,20 +525,30 @@ impl<'a> Run<'a> {
         Row(self.part.base + self.rows.start)
     }
 
+    /// All rows with their embeddings, `[dim]` f16 each.
+    ///
+    /// # Errors
+    ///
+    /// Damage of the rows' pages.
+    pub fn embeddings(&self) -> Result<impl Iterator<Item = (Row, &'a [f16])> + use<'a>> {
+        let Self { part, rows } = self;
+        let matrix = if rows.is_empty() { &[] } else { part.matrix(rows.clone())? };
+        let embeddings = matrix.chunks_exact((matrix.len() / rows.len().max(1)).max(1));
+        Ok((self.first_row().0..).map(Row).zip(embeddings))
+    }
+
     /// Adds the live rows with their embeddings, `[dim]` f16 each.
     ///
     /// # Errors
     ///
     /// Damage of the rows' pages.
     pub fn push_to(&self, out: &mut Vec<(Row, &'a [f16])>) -> Result<()> {
-        let Self { part, rows } = self;
-        if rows.is_empty() {
+        if self.live() == self.len() {
+            out.extend(self.embeddings()?);
             return Ok(());
         }
-        let matrix = part.matrix(rows.clone())?;
-        let embeddings = matrix.chunks_exact(matrix.len() / rows.len());
-        let live = rows.clone().zip(embeddings).filter(|(row, _)| part.is_live(*row));
-        out.extend(live.map(|(row, embedding)| (Row(part.base + row), embedding)));
+        let live = self.embeddings()?.zip(self.rows.clone()).filter(|(_, row)| self.part.is_live(*row));
+        out.extend(live.map(|(own, _)| own));
         Ok(())
     }
 }

@@ -1,8 +1,8 @@
 //! Beam search: the most probable leaves, without scoring every leaf.
 
 use super::{MAX_HEIGHT, TreeShape};
-use crate::ids::LeafId;
-use std::cmp::Ordering;
+use crate::ids::{LeafId, Row};
+use crate::scan::Ranked;
 use std::num::NonZeroUsize;
 
 /// Supplies the probabilities on the edges of the tree to beam search.
@@ -57,55 +57,39 @@ pub fn beam_search(shape: TreeShape, scorer: &mut impl LevelScorer, beam: NonZer
     let branching_factor = shape.branching_factor();
     let mut path = [0; MAX_HEIGHT as usize];
     let mut children = vec![0.0; branching_factor as usize];
-    let mut nodes = vec![Node::ROOT];
+    // Nodes have the numbers of their paths.
+    let mut nodes = vec![Ranked::new(0.0, Row(0))];
     let mut next = Vec::new();
     let mut expanded = Vec::with_capacity(shape.height() as usize);
 
     for level in 0..shape.height() as usize {
         next.clear();
         for parent in &nodes {
+            let (number, log_probability) = (parent.row().0, parent.score());
             let path = &mut path[..level];
-            shape.write_digits(parent.number, path);
+            shape.write_digits(number, path);
             scorer.child_log_probabilities(path, &mut children);
-            let first = parent.number * branching_factor;
-            next.extend((first..).zip(&children).map(|(number, &child)| Node {
-                number,
-                log_probability: add_log_probabilities(parent.log_probability, child),
-            }));
+            let first = number * branching_factor;
+            let ranked = |(place, &child): (usize, &f32)| {
+                let log_probability = add_log_probabilities(log_probability, child);
+                Ranked::new(log_probability, Row(first + place as u32))
+            };
+            next.extend(children.iter().enumerate().map(ranked));
         }
         expanded.push(nodes.len() as u32);
         if next.len() > beam {
-            next.select_nth_unstable_by(beam - 1, Node::best_first);
+            next.select_nth_unstable(beam - 1);
             next.truncate(beam);
         }
         std::mem::swap(&mut nodes, &mut next);
     }
 
-    nodes.sort_unstable_by(Node::best_first);
-    Beam { leaves: nodes.iter().map(Node::scored_leaf).collect(), expanded }
+    nodes.sort_unstable();
+    let leaf = |node: Ranked| ScoredLeaf { leaf: LeafId(node.row().0), log_probability: node.score() };
+    Beam { leaves: nodes.into_iter().map(leaf).collect(), expanded }
 }
 
-/// A node by its number on its level, which also encodes its path.
-#[derive(Clone, Copy)]
-struct Node {
-    number: u32,
-    log_probability: f32,
-}
-
-impl Node {
-    const ROOT: Self = Self { number: 0, log_probability: 0.0 };
-
-    /// A total order, since scores are never NaN and numbers are unique on a level.
-    fn best_first(a: &Self, b: &Self) -> Ordering {
-        b.log_probability.total_cmp(&a.log_probability).then(a.number.cmp(&b.number))
-    }
-
-    fn scored_leaf(&self) -> ScoredLeaf {
-        ScoredLeaf { leaf: LeafId(self.number), log_probability: self.log_probability }
-    }
-}
-
-/// Never NaN, nor -0 (unless `parent` is), which `total_cmp` would distinguish from 0.
+/// Never NaN, whose rank is below that of negative infinity.
 fn add_log_probabilities(parent: f32, child: f32) -> f32 {
     let sum = parent + child;
     if sum.is_nan() { f32::NEG_INFINITY } else { sum }

@@ -62,6 +62,15 @@ impl<'a> RowCandidates<'a> {
         live.map(|at| Row(self.run.first_row().0 + at as u32))
     }
 
+    /// The rows with their embeddings, if all of them are live candidates.
+    ///
+    /// # Errors
+    /// Damage of the pages that the rows are on.
+    pub fn embeddings(&self) -> Result<Option<impl Iterator<Item = (Row, &'a [f16])> + use<'a>>> {
+        let all = self.mask.is_none() && self.run.live() == self.run.len();
+        Ok(all.then(|| self.run.embeddings()).transpose()?)
+    }
+
     /// Adds the live candidates with their embeddings, `[dim]` f16 each.
     ///
     /// # Errors

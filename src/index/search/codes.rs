@@ -18,8 +18,8 @@ use crate::store::View;
 
 /// Shortest run of rows whose codes are read: a block of codes costs as much as a few embeddings.
 const FEWEST_CODED: usize = 4;
-/// Documents per hit below which preparing the query for codes costs more than it saves.
-const PLAIN_PER_HIT: usize = 32;
+/// Candidates per hit before a rerank, if `k` is large.
+const CANDIDATES_PER_HIT: usize = 32;
 /// As [`CODE_WIDTH`], for bounds with a row's supplement.
 const TIGHT_WIDTH: f32 = 3.2;
 /// Number of candidates collected before a rerank, unless `k` is large. They come from the most probable
@@ -87,12 +87,14 @@ pub(super) struct CodeFilter<'a> {
 }
 
 impl<'a> CodeFilter<'a> {
-    pub fn new(rotation: &'a Rotation) -> Self {
+    /// For a search with `documents` candidates.
+    pub fn new(rotation: &'a Rotation, documents: usize) -> Self {
+        let most = documents.min(2 * MOST_CANDIDATES);
         Self {
             rotation,
             query: None,
-            waiting: Vec::new(),
-            candidates: Vec::new(),
+            waiting: Vec::with_capacity(most),
+            candidates: Vec::with_capacity(most),
             last: None,
             floor: f32::NEG_INFINITY,
         }
@@ -103,19 +105,13 @@ impl<'a> CodeFilter<'a> {
         Self { floor: threshold(top), ..self }
     }
 
-    /// The codes of a run, prefetched. `None` if the run has none or is too short, or if the search covers so
-    /// few documents that codes do not pay.
+    /// The codes of a run, prefetched. `None` if the run has none or is too short.
     ///
     /// # Errors
     /// Damage of the pages that hold them.
-    pub fn codes_of<'r>(
-        &self,
-        rows: &RowCandidates<'r>,
-        documents: usize,
-        k: usize,
-    ) -> Result<Option<StoredCodes<'r>>> {
+    pub fn codes_of<'r>(&self, rows: &RowCandidates<'r>) -> Result<Option<StoredCodes<'r>>> {
         let run = rows.run();
-        if run.len() < FEWEST_CODED || documents < PLAIN_PER_HIT.saturating_mul(k) {
+        if run.len() < FEWEST_CODED {
             return Ok(None);
         }
         let Some(codes) = run.codes()? else { return Ok(None) };
@@ -192,7 +188,7 @@ impl<'a> CodeFilter<'a> {
 
     /// Whether there are enough candidates for a rerank.
     pub fn is_full(&self, k: usize) -> bool {
-        self.candidates.len() >= MOST_CANDIDATES.max(PLAIN_PER_HIT.saturating_mul(k))
+        self.candidates.len() >= MOST_CANDIDATES.max(CANDIDATES_PER_HIT.saturating_mul(k))
     }
 
     /// Scores candidates by their embeddings, in order of falling bounds, if their tight bounds also reach
@@ -204,9 +200,9 @@ impl<'a> CodeFilter<'a> {
             query,
             waiting,
             view,
-            tight: Vec::new(),
+            tight: Vec::with_capacity(2 * ROWS_PER_ROUND),
             records: VecDeque::with_capacity(2 * ROWS_PER_ROUND),
-            embeddings: Vec::new(),
+            embeddings: Vec::with_capacity(ROWS_PER_ROUND),
         };
         let needed = |top: &TopK| threshold(top).max(*floor);
         let mut read = 0;
@@ -351,13 +347,13 @@ mod tests {
             let query: Vec<f32> = (0..DIM).map(|i| ((i * i + n * 31) % 23) as f32 - 11.0).collect();
             let scanner = Scanner::new(Similarity::DotProduct, &query).unwrap();
             let (mut exact, mut top) = (TopK::new(K), TopK::new(K));
-            let mut filter = CodeFilter::new(&rotation);
+            let mut filter = CodeFilter::new(&rotation, 100);
             for run in view.parts() {
                 let mut rows = Vec::new();
                 run.push_to(&mut rows).unwrap();
                 scanner.scan(rows, &mut exact).unwrap();
                 let rows = RowCandidates::all(run);
-                let codes = filter.codes_of(&rows, usize::MAX, K).unwrap().unwrap();
+                let codes = filter.codes_of(&rows).unwrap().unwrap();
                 filter.add(&rows, codes, &scanner, &top);
             }
             read += filter.rerank(&view, &scanner, &mut top).unwrap();

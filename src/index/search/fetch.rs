@@ -8,12 +8,11 @@ use super::memory::note_judgments;
 use super::plan::Plan;
 use super::rank::Ranked;
 use super::result::{Hit, HitPassage, SearchResult, SearchStats};
-use crate::document::Document;
 use crate::error::Result;
 use crate::index::active_model::ActiveModel;
 use crate::store::View;
 
-/// Hits whose documents are prefetched together.
+/// Hits whose documents are read together.
 const HITS_FETCHED: usize = 64;
 
 impl ActiveModel {
@@ -47,7 +46,7 @@ impl ActiveModel {
 }
 
 /// Ranked rows with their documents, or with only their ids. `passages`: for each row, those that the hit
-/// shows.
+/// shows; empty if none does.
 pub(in crate::index) fn fetch(
     view: &View,
     ranked: &Ranked,
@@ -55,39 +54,37 @@ pub(in crate::index) fn fetch(
     ids_only: bool,
 ) -> Result<Vec<Hit>> {
     let mut hits = Vec::with_capacity(ranked.rows.len());
-    for ((place, &(score, row)), mut passages) in ranked.rows.iter().enumerate().zip(passages) {
-        if !ids_only && place.is_multiple_of(HITS_FETCHED) {
-            let next = ranked.rows[place..].iter().take(HITS_FETCHED);
-            view.prefetch_documents(next.map(|&(_, row)| row))?;
+    let mut passages = passages.into_iter();
+    for rows in ranked.rows.chunks(HITS_FETCHED) {
+        let documents = view.documents(rows.iter().map(|&(_, row)| row), ids_only)?;
+        for (document, &(score, row)) in documents.zip(rows) {
+            let (document, mut passages) = (document?, passages.next().unwrap_or_default());
+            passages.iter_mut().for_each(|passage| passage.locate(&document));
+            let leaf = match passages.first() {
+                Some(best) => best.leaf,
+                None => view.leaf_of(row)?,
+            };
+            let place = hits.len();
+            // Without scores, embeddings alone rank.
+            let scores = ranked.scores.get(place).copied().unwrap_or_else(|| HitScores {
+                dense: Some(score),
+                dense_rank: Some(place + 1),
+                ..HitScores::default()
+            });
+            let (rerank_score, judged) = (None, None);
+            let group = ranked.groups.get(place).cloned().flatten();
+            hits.push(Hit {
+                id: document.id.clone(),
+                score,
+                scores,
+                rerank_score,
+                judged,
+                group,
+                document,
+                leaf,
+                passages,
+            });
         }
-        let document = match ids_only {
-            true => Document::new(view.id(row)?, "", ""),
-            false => view.document(row)?,
-        };
-        passages.iter_mut().for_each(|passage| passage.locate(&document));
-        let leaf = match passages.first() {
-            Some(best) => best.leaf,
-            None => view.leaf_of(row)?,
-        };
-        // Without scores, embeddings alone rank.
-        let scores = ranked.scores.get(place).copied().unwrap_or_else(|| HitScores {
-            dense: Some(score),
-            dense_rank: Some(place + 1),
-            ..HitScores::default()
-        });
-        let (rerank_score, judged) = (None, None);
-        let group = ranked.groups.get(place).cloned().flatten();
-        hits.push(Hit {
-            id: document.id.clone(),
-            score,
-            scores,
-            rerank_score,
-            judged,
-            group,
-            document,
-            leaf,
-            passages,
-        });
     }
     Ok(hits)
 }

@@ -30,7 +30,7 @@ impl ActiveModel {
     ) -> Result<Vec<Vec<HitPassage>>> {
         let most = plan.request.passages.unwrap_or(1);
         if self.passages().is_none() || most == 0 {
-            return Ok(vec![Vec::new(); ranked.rows.len()]);
+            return Ok(Vec::new());
         }
         let words = match &asked.words {
             Some(words)

@@ -16,6 +16,10 @@ use crate::store::View;
 pub(super) const ROWS_PER_TASK: usize = 1024;
 /// The same if codes say which embeddings to read, which is faster.
 const CODED_ROWS_PER_TASK: usize = 4 * ROWS_PER_TASK;
+/// Documents per hit below which preparing the query for codes costs more than it saves.
+const PLAIN_PER_HIT: usize = 32;
+/// Shortest run that is scored by itself: shorter ones are collected, which costs less than beginning anew.
+const FEWEST_AT_ONCE: usize = 64;
 
 /// Scores the rows of one view for one query.
 pub(super) struct Scorer<'a> {
@@ -28,12 +32,18 @@ pub(super) struct Scorer<'a> {
 }
 
 impl<'a> Scorer<'a> {
+    /// Codes, if they may rule rows out and enough rows are candidates for that to pay.
+    fn codes(&self, k: usize) -> Option<CodeFilter<'a>> {
+        let rotation = self.rotation.filter(|_| self.documents >= PLAIN_PER_HIT.saturating_mul(k))?;
+        Some(CodeFilter::new(rotation, self.documents))
+    }
+
     /// Scores candidates into `top`, and returns the number of embeddings read.
     ///
     /// # Errors
     /// Damage of the data read.
     pub fn score(&self, rows: &[RowCandidates<'a>], top: &mut TopK) -> Result<usize> {
-        self.score_with(self.rotation.map(CodeFilter::new), rows, top)
+        self.score_with(self.codes(top.k()), rows, top)
     }
 
     /// As [`Self::score`], on the threads of the current rayon pool. Without codes, the result is the same.
@@ -63,7 +73,7 @@ impl<'a> Scorer<'a> {
         let tasks: Vec<&[RowCandidates<'a>]> = rest.chunk_by(in_one_task).collect();
         let part = |rows: &&[RowCandidates<'a>]| -> Result<(TopK, usize)> {
             let mut own = top.fork();
-            let codes = self.rotation.map(|rotation| CodeFilter::new(rotation).above(top));
+            let codes = self.codes(top.k()).map(|codes| codes.above(top));
             let read = self.score_with(codes, rows, &mut own)?;
             Ok((own, read))
         };
@@ -83,18 +93,26 @@ impl<'a> Scorer<'a> {
         let mut read = 0;
         let mut plain: Vec<(Row, &[f16])> = Vec::new();
         // The codes of the next rows are prefetched while those of the previous rows are read.
-        let find = |codes: Option<&CodeFilter<'_>>, rows: Option<&RowCandidates<'a>>, k| match (codes, rows) {
-            (Some(codes), Some(rows)) => codes.codes_of(rows, self.documents, k),
+        let find = |codes: Option<&CodeFilter<'_>>, rows: Option<&RowCandidates<'a>>| match (codes, rows) {
+            (Some(codes), Some(rows)) => codes.codes_of(rows),
             _ => Ok(None),
         };
-        let mut next = find(codes.as_ref(), rows.first(), top.k())?;
+        let mut next = find(codes.as_ref(), rows.first())?;
         for (at, own) in rows.iter().enumerate() {
-            let found = std::mem::replace(&mut next, find(codes.as_ref(), rows.get(at + 1), top.k())?);
+            let found = std::mem::replace(&mut next, find(codes.as_ref(), rows.get(at + 1))?);
             if let (Some(codes), Some(found)) = (&mut codes, found) {
                 codes.add(own, found, self.scanner, top);
                 if codes.is_full(top.k()) {
                     read += codes.rerank(self.view, self.scanner, top)?;
                 }
+                continue;
+            }
+            // Before the bounds of codes are compared with them, rows wait for those that have codes.
+            if codes.is_none()
+                && own.run().len() >= FEWEST_AT_ONCE
+                && let Some(rows) = own.embeddings()?
+            {
+                read += self.scanner.scan(rows, top).map_err(scan_failed)?;
                 continue;
             }
             own.push_to(&mut plain)?;

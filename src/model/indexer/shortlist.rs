@@ -4,6 +4,7 @@
 //! products of all leaves that may be among the most probable are computed in f32. A document's leaves are
 //! therefore those that f32 would choose, on every processor.
 
+use std::cell::Cell;
 use std::num::NonZeroUsize;
 
 use super::super::kernels::{log_softmax_entropy, products_of_rows};
@@ -24,6 +25,11 @@ const CHILDREN_PER_LEAF: usize = 8;
 const SLACK: f32 = 1e-5;
 /// Children in a group, represented by its greatest logit when searching for a threshold.
 const GROUP: usize = 8;
+
+thread_local! {
+    /// Memory for the next embedding that this thread routes: in eight bits, and its logits.
+    static SCRATCH: Cell<(ByteRows, Vec<f32>)> = Cell::default();
+}
 
 /// The classifier of a tree of one level, in eight bits.
 #[derive(Debug)]
@@ -68,44 +74,57 @@ impl Shortlist {
     /// first among equals. Also returns the entropy of the choice among all leaves, in nats. Probabilities
     /// and entropy have the small error of the products in eight bits.
     pub fn best(&self, input: &[f32], beam: NonZeroUsize, role: Role) -> (Beam, f32) {
-        let mut quantised = ByteRows::default();
+        let (mut quantised, mut logits) = SCRATCH.take();
         quantised.quantise(input, input.len());
-        let mut logits = vec![0.0; self.bytes.rows];
+        logits.resize(self.bytes.rows, 0.0);
         products_in_bytes(&self.bytes, &[], &quantised, None, &mut logits);
 
-        let of_document = role == Role::Document;
-        let best = self.greatest(&mut logits, &quantised, of_document.then_some(input), beam);
+        let mut best = match role {
+            Role::Document => self.may_be_greatest(&mut logits, &quantised, input, beam),
+            Role::Query => with_greatest(&logits, beam),
+        };
+        best.sort_unstable();
+        best.truncate(beam.get());
         let mut entropy = 0.0;
         log_softmax_entropy(&mut logits, 1.0, &mut entropy);
-        let scored = |child: u32| ScoredLeaf { leaf: LeafId(child), log_probability: logits[child as usize] };
-        (Beam { leaves: best.into_iter().map(scored).collect(), expanded: vec![1] }, entropy)
+        let scored =
+            |child: Row| ScoredLeaf { leaf: LeafId(child.0), log_probability: logits[child.index()] };
+        let leaves = best.into_iter().map(|child| scored(child.row())).collect();
+        SCRATCH.set((quantised, logits));
+        (Beam { leaves, expanded: vec![1] }, entropy)
     }
 
-    /// The children with the `n` greatest logits, the greatest first, the lower number first among equals.
-    /// With the input that `quantised` was made from, products in f32 decide and replace the logits.
-    fn greatest(
+    /// Children among which are those with the `n` greatest products in f32, which replace their logits;
+    /// `quantised` was made from `input`.
+    fn may_be_greatest(
         &self,
         logits: &mut [f32],
         quantised: &ByteRows,
-        input: Option<&[f32]>,
+        input: &[f32],
         n: NonZeroUsize,
-    ) -> Vec<u32> {
+    ) -> Vec<Ranked> {
         let Self { norms, errors, .. } = self;
-        let mut bounds = Bounds { logits, norms, errors, error: 0.0, length: 0.0 };
-        if let Some(input) = input {
-            // |<w, x> - <w', x'>| <= |w| |x - x'| + |w - w'| |x'|.
-            bounds.length = norm(quantised.unpack(0).take(input.len()));
-            let left_out = norm(quantised.unpack(0).zip(input).map(|(q, x)| x - q));
-            bounds.error = left_out + SLACK * bounds.length;
-        }
-        let mut children = bounds.may_be_among(n);
-        if let Some(input) = input {
-            products_of_rows(logits, &self.rows, input, &children);
-        }
-        children.sort_unstable_by_key(|&child| Ranked::new(logits[child as usize], Row(child)));
-        children.truncate(n.get());
-        children
+        // |<w, x> - <w', x'>| <= |w| |x - x'| + |w - w'| |x'|.
+        let length = norm(quantised.unpack(0).take(input.len()));
+        let left_out = norm(quantised.unpack(0).zip(input).map(|(q, x)| x - q));
+        let error = left_out + SLACK * length;
+        let children = Bounds { logits, norms, errors, error, length }.may_be_among(n);
+        products_of_rows(logits, &self.rows, input, &children);
+        children.into_iter().map(|child| Ranked::new(logits[child as usize], Row(child))).collect()
     }
+}
+
+/// The children with the `n` greatest logits, and some more.
+fn with_greatest(logits: &[f32], n: NonZeroUsize) -> Vec<Ranked> {
+    let groups = logits.len().div_ceil(GROUP);
+    let mut most = vec![f32::NEG_INFINITY; groups];
+    greatest_logits(logits, &mut most);
+    // `n` groups have a child whose logit is at least this.
+    let threshold = nth_greatest(&mut most.clone(), n);
+    let in_reach = (0..groups).filter(|group| most[*group] >= threshold);
+    let children = in_reach.flat_map(|group| (group..logits.len()).step_by(groups));
+    let ranked = children.map(|child| Ranked::new(logits[child], Row(child as u32)));
+    ranked.filter(|child| child.score() >= threshold).collect()
 }
 
 fn norm(values: impl Iterator<Item = f32>) -> f32 {
@@ -148,6 +167,15 @@ impl Bounds<'_> {
 }
 
 dispatched! {
+    /// The greatest logits of the same groups.
+    fn greatest_logits<S>(logits: &[f32], most: &mut [f32]) {
+        for logits in logits.chunks(most.len()) {
+            for (most, &logit) in most.iter_mut().zip(logits) {
+                *most = if logit > *most { logit } else { *most };
+            }
+        }
+    }
+
     /// The greatest bounds of groups: child c is in group `c % groups`, so that groups are adjacent.
     fn greatest_of_groups<S>(of: &Bounds<'_>, least: &mut [f32], most: &mut [f32]) {
         let groups = least.len();

@@ -15,7 +15,7 @@ use crate::{
         error::{Damage, Result, StoreError},
         expiry::Time,
         layout::segment::*,
-        rows::{Passage, RowSource, Rows, head_bits},
+        rows::{Passage, RowSource, Rows, StoredDocument, head_bits},
         sealed::{Seal, SealedFile, SealedFolder, SealedKind, SealedName},
         terms::{Lexer, TermLists},
     },
@@ -165,24 +165,6 @@ impl Segment {
         if row < self.rows() { Ok(row) } else { Err(self.undecodable("the order of ids", place.into())) }
     }
 
-    /// Prefetches the ends of the parts of a row's document, for [`Self::prefetch_document`].
-    pub(in crate::store) fn prefetch_ends(&self, row: u32) -> Result<()> {
-        for ends in [ID_ENDS, PAYLOAD_ENDS, METADATA_ENDS] {
-            prefetch(self.documents.element::<u64>(ends, row)?);
-        }
-        Ok(())
-    }
-
-    /// Prefetches the beginnings of the parts of a row's document.
-    pub(in crate::store) fn prefetch_document(&self, row: u32) -> Result<()> {
-        let id = self.blob(ID_ENDS, IDS, row as usize)?;
-        for bytes in [id, self.payload(row)?, self.metadata(row)?] {
-            let lines = bytes.chunks(CACHE_LINE_BYTES).take(LINES_EXPECTED);
-            lines.for_each(|line| prefetch(line.as_ptr()));
-        }
-        Ok(())
-    }
-
     /// Number of results of [`Self::check_bytes`].
     pub(in crate::store) fn checks(&self) -> u64 {
         self.vectors.iter().chain([&self.documents]).map(SealedFile::checks).sum()
@@ -249,8 +231,10 @@ impl Segment {
 impl RowSource for Segment {
     fn leaf_of(&self, row: u32) -> Result<LeafId> {
         let place = self.documents.all(LEAF_ENDS)?.partition_point(|&end: &u32| end <= row);
-        let leaf = self.all_leaves()?.get(place).copied();
-        leaf.map(LeafId).ok_or_else(|| self.undecodable("the leaf of row", row.into()))
+        if place as u64 >= self.documents.count(LEAVES, 4) {
+            return Err(self.undecodable("the leaf of row", row.into()));
+        }
+        Ok(LeafId(*self.documents.element(LEAVES, place as u32)?))
     }
 
     fn embedding(&self, row: u32) -> Result<&[f16]> {
@@ -325,6 +309,28 @@ impl Rows for Segment {
         }
         let head = *self.documents.element(HEADS, row)?;
         if head < self.rows() { Ok(head) } else { Err(self.undecodable("the document of row", row.into())) }
+    }
+
+    fn prefetch(&self, row: u32) -> Result<()> {
+        for ends in [ID_ENDS, PAYLOAD_ENDS, METADATA_ENDS] {
+            prefetch(self.documents.element::<u64>(ends, row)?);
+        }
+        Ok(())
+    }
+
+    fn stored(&self, row: u32, ids_only: bool) -> Result<StoredDocument<'_>> {
+        let prefetched = |bytes: &'_ [u8]| {
+            let lines = bytes.chunks(CACHE_LINE_BYTES).take(LINES_EXPECTED);
+            lines.for_each(|line| prefetch(line.as_ptr()));
+        };
+        let (id, mut contents) = (self.blob(ID_ENDS, IDS, row as usize)?, None);
+        prefetched(id);
+        if !ids_only {
+            let own = [self.payload(row)?, self.metadata(row)?];
+            own.into_iter().for_each(prefetched);
+            contents = Some(own);
+        }
+        Ok(StoredDocument { id, contents })
     }
 
     fn expiries(&self) -> Result<(&[Time], &[u32])> {
