@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
 use crate::errors::{StoreError, exception};
+use crate::logs;
 
 /// How often a long call checks for signals and reports progress.
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -28,7 +29,7 @@ fn begin(py: Python<'_>) -> PyResult<()> {
     let own = std::process::id();
     let first = AT_WORK.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed);
     if first.is_ok() || first == Err(own) {
-        return Ok(());
+        return logs::refresh(py);
     }
     let error = StoreError::new_err(
         "this process was forked from one in which ehi was at work, whose threads did not come along; \
@@ -38,10 +39,19 @@ fn begin(py: Python<'_>) -> PyResult<()> {
     Err(error)
 }
 
+/// What is done now and then during a call, with the interpreter's lock.
+fn meanwhile(py: Python<'_>) -> PyResult<()> {
+    py.check_signals()?;
+    logs::refresh(py)?;
+    logs::hand_over(py)
+}
+
 /// Runs a short call.
 pub fn run<T: Send>(py: Python<'_>, work: impl FnOnce() -> ehi::Result<T> + Send) -> PyResult<T> {
     begin(py)?;
-    py.detach(work).map_err(|error| exception(py, error))
+    let result = py.detach(work);
+    logs::hand_over(py)?;
+    result.map_err(|error| exception(py, error))
 }
 
 /// Runs a call on parts of its input, `each` per thread, and checks for Ctrl-C between them. `work` gets the
@@ -77,7 +87,7 @@ pub fn interruptible<T: Send>(
     begin(py)?;
     let mut raised = None;
     let result = py.detach(|| {
-        work(&mut || match Python::attach(|py| py.check_signals()) {
+        work(&mut || match Python::attach(meanwhile) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => {
                 raised = Some(error);
@@ -85,6 +95,7 @@ pub fn interruptible<T: Send>(
             }
         })
     });
+    logs::hand_over(py)?;
     match raised {
         Some(raised) => Err(raised),
         None => result.map_err(|error| exception(py, error)),
@@ -149,7 +160,7 @@ pub fn watched<T: Send>(
             }
             told = Some(Instant::now());
             let heard = Python::attach(|py| {
-                py.check_signals()?;
+                meanwhile(py)?;
                 listener.tell(py, now)
             });
             match heard {
@@ -164,6 +175,7 @@ pub fn watched<T: Send>(
         work(&mut on_progress)
     });
     let closed = listener.close(py);
+    logs::hand_over(py)?;
     match (result, raised) {
         // Also if the call had already finished.
         (_, Some(raised)) => Err(raised),
