@@ -6,6 +6,7 @@ use arrow_ipc::writer::StreamWriter;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods};
 
+use crate::arguments::wrong_type;
 use crate::errors::InputError;
 
 fn unread(error: impl std::fmt::Display) -> PyErr {
@@ -18,7 +19,11 @@ pub fn stream(table: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let capsule = table.call_method0("__arrow_c_stream__")?.cast_into::<PyCapsule>()?;
     let stream = capsule.pointer_checked(Some(c"arrow_array_stream"))?.cast::<FFI_ArrowArrayStream>();
     // SAFETY: by the protocol, a capsule of this name has a stream, which the reader takes out of it.
-    let reader = unsafe { RecordBatchStreamReader::from_raw(stream.as_ptr()) }.map_err(unread)?;
+    let reader = unsafe { RecordBatchStreamReader::from_raw(stream.as_ptr()) };
+    // Of a column, too, there is a stream.
+    let expected =
+        "a table, with a column for each field; one column goes with others, as in add(ids, texts),";
+    let reader = reader.map_err(|_| wrong_type("documents", expected, table))?;
     let mut writer = StreamWriter::try_new(Vec::new(), &reader.schema()).map_err(unread)?;
     for batch in reader {
         table.py().check_signals()?;

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use ehi::{Progress, Tick};
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
+use crate::arguments::wrong_type;
 use crate::errors::{StoreError, exception};
 use crate::logs;
 
@@ -118,7 +118,7 @@ impl Listener {
             Some(_) if are_bars => Some(py.import("ehi._progress")?.getattr("Bars")?.call0()?.unbind()),
             Some(own) if own.bind(py).is_instance_of::<PyBool>() => None,
             Some(own) if !own.bind(py).is_callable() => {
-                return Err(PyTypeError::new_err("`progress` is a function, or True for bars of tqdm"));
+                return Err(wrong_type("progress", "a function, or True for bars of tqdm", own.bind(py)));
             }
             function => function,
         };

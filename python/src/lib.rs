@@ -4,6 +4,7 @@
 //! runs a call without the interpreter's lock, `errors.rs` turns failures into exceptions, and `value.rs`
 //! converts data between the two languages. `logs.rs` hands what the library reports to `logging`.
 
+mod arguments;
 mod arrow;
 mod call;
 mod columns;

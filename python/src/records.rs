@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyString, PyTuple};
 use serde_json::{Map, Value, json};
 
+use crate::arguments::ID_NOT_FLOAT;
 use crate::arrow;
 use crate::columns::values;
 use crate::errors::InputError;
@@ -181,6 +182,8 @@ impl Reader {
                 return Err(error);
             }
             self.refuse(id, field, error.value(py).to_string());
+        } else if let Some((field, error)) = bad_id(&mut record) {
+            self.refuse(id, Some(field), error);
         } else if let Some((field, error)) = missing(&record) {
             self.refuse(id, Some(field.to_owned()), error.to_owned());
         } else {
@@ -208,7 +211,10 @@ impl Reader {
         }
         let is_other = self.are_columns && name == "metadata" && !found.is_object() && !found.is_null();
         if is_other {
-            return Err(PyTypeError::new_err(format!("metadata is a dictionary, not {}", type_name(value))));
+            return Err(PyTypeError::new_err(format!(
+                "metadata must be a dictionary, not {}",
+                type_name(value)
+            )));
         }
         Ok(found)
     }
@@ -233,6 +239,27 @@ fn id(record: &Map<String, Value>) -> Option<String> {
         Value::Number(id) => Some(id.to_string()),
         _ => None,
     }
+}
+
+/// Why a record has no usable id, where a file's rules do not say what to do in Python. An `id` that repeats
+/// the `_id` is left out.
+fn bad_id(record: &mut Map<String, Value>) -> Option<(String, String)> {
+    let named =
+        |name: &str| record.iter().find(|(own, value)| own.eq_ignore_ascii_case(name) && !value.is_null());
+    let (underlined, plain) = (named("_id"), named("id"));
+    let (name, id) = underlined.or(plain)?;
+    if id.is_f64() {
+        return Some((name.clone(), format!("`{name}` is {id}; it must be {ID_NOT_FLOAT}")));
+    }
+    let (Some((_, underlined)), Some((name, plain))) = (underlined, plain) else { return None };
+    let as_text = |id: &Value| id.as_str().map_or_else(|| id.to_string(), str::to_owned);
+    let name = name.clone();
+    if as_text(underlined) == as_text(plain) {
+        record.remove(&name);
+        return None;
+    }
+    let error = format!("`_id` is {underlined} and `{name}` is {plain}; leave one out, or rename it");
+    Some((name, error))
 }
 
 /// What a record of fields without names of its own lacks.
@@ -290,7 +317,7 @@ pub fn documents(given: &Bound<'_, PyAny>) -> PyResult<Given> {
                 return Err(PyTypeError::new_err(what));
             }
             Err(_) => {
-                let error = format!("a row is a dictionary, not {}", type_name(&item));
+                let error = format!("a row must be a dictionary, not {}", type_name(&item));
                 reader.refuse(None, None, error);
                 reader.row += 1;
             }
@@ -401,7 +428,7 @@ pub fn frame<'py>(given: &Bound<'py, PyAny>) -> PyResult<Option<Rows<'py>>> {
 pub fn dictionaries<'py>(name: &str, given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
     let not_rows = |what: &str| {
         let found = type_name(given);
-        PyTypeError::new_err(format!("`{name}` is a frame or an iterable of rows, not {found}{what}"))
+        PyTypeError::new_err(format!("`{name}` must be a frame or an iterable of rows, not {found}{what}"))
     };
     if given.is_instance_of::<PyString>() {
         return Err(not_rows(""));

@@ -209,9 +209,9 @@ fn duration(nanos: i128) -> String {
 /// # Errors
 /// `TypeError` for another type, `ValueError` for a lone half of a surrogate pair.
 pub fn text(value: &Bound<'_, PyAny>, what: impl Fn() -> String) -> PyResult<String> {
-    let text = value
-        .cast::<PyString>()
-        .map_err(|_| PyTypeError::new_err(format!("{} is no string but {}", what(), type_name(value))))?;
+    let text = value.cast::<PyString>().map_err(|_| {
+        PyTypeError::new_err(format!("{} must be a string, not {}", what(), type_name(value)))
+    })?;
     unicode(text).map_err(|error| InputError::new_err(format!("{} is {}", what(), error.value(value.py()))))
 }
 

@@ -294,7 +294,7 @@ def test_a_messy_frame_loses_nothing(empty):
         + ["there is no text; give", "there is no text", "neither title nor text", "string or a number"]
         + [r"value.decode\(\)", "surrogates not allowed", "string or a number", r"sorted\(value\)"]
         + [r"value.decode\(\)", "surrogates not allowed", r"64 bits; str\(value\)", r"UUID; str\(value\)"]
-        + ["a key of a dictionary is no string but int", "nested", "no value for object"],
+        + ["a key of a dictionary must be a string, not int", "nested", "no value for object"],
         start=len(good),
     ):
         assert re.search(said, reasons[number]), (said, reasons[number])
@@ -365,7 +365,7 @@ def test_questions_of_any_form(empty):
         assert [found.ids for found in empty.search(form, k=1)] == [["tea"], ["tyre"]], type(form)
     assert empty.search(np.str_(questions[0]), k=1).ids == ["tea"]
     assert [own["id"] for own in empty.get(pandas.Series(["tea", "tyre"]))] == ["tea", "tyre"]
-    with pytest.raises(TypeError, match="`query` 1 is no string but NoneType"):
+    with pytest.raises(TypeError, match="`query\[1\]` must be a string, not NoneType"):
         empty.search(["tea", None])
 
 

@@ -9,8 +9,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::Index;
+use crate::arguments::{self, Id};
 use crate::call::{run, watched};
-use crate::columns::{one_or_list, one_or_more};
+use crate::columns::{self, one_or_list, one_or_more};
 use crate::errors::InputError;
 use crate::options::{self, Chosen, Whole, whole};
 use crate::records::{self, Given};
@@ -57,7 +58,7 @@ impl Index {
         titles: Option<&Bound<'_, PyAny>>,
         metadata: Option<&Bound<'_, PyAny>>,
         ids: Option<&Bound<'_, PyAny>>,
-        all_or_none: bool,
+        #[pyo3(from_py_with = arguments::all_or_none)] all_or_none: bool,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         // The first argument holds ids if texts follow.
@@ -127,7 +128,7 @@ impl Index {
     /// >>> index.get("tea")["metadata"], index.get(["nothing", "tyre"])[0]
     /// ({'year': 2021}, None)
     fn get(&self, py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        let (ids, is_one) = one_or_more("ids", ids)?;
+        let (ids, is_one) = columns::ids("ids", ids)?;
         let index = self.inner()?;
         let found = run(py, move || index.get_many(ids))?;
         let found = found.iter().map(|document| match document {
@@ -197,7 +198,7 @@ impl Index {
         py: Python<'_>,
         fields: &Bound<'_, PyAny>,
         filter: Option<&Bound<'_, PyAny>>,
-        most: Whole,
+        #[pyo3(from_py_with = arguments::most)] most: Whole,
     ) -> PyResult<Py<PyDict>> {
         let most = whole("most", most)?;
         let (fields, _) = one_or_more("fields", fields)?;
@@ -212,10 +213,15 @@ impl Index {
     /// >>> [document["id"] for document in index.page(after="coffee", limit=1)]
     /// ['tea']
     #[pyo3(signature = (after = None, limit = 100))]
-    fn page(&self, py: Python<'_>, after: Option<String>, limit: Whole) -> PyResult<Vec<Py<PyAny>>> {
+    fn page(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::after)] after: Option<Id>,
+        #[pyo3(from_py_with = arguments::limit)] limit: Whole,
+    ) -> PyResult<Vec<Py<PyAny>>> {
         let limit = whole("limit", limit)?;
         let index = self.inner()?;
-        let page = run(py, move || index.page(after.as_deref(), limit))?;
+        let page = run(py, move || index.page(after.as_ref().map(|after| &*after.0), limit))?;
         page.iter().map(|document| document_to_python(py, document)).collect()
     }
 

@@ -6,8 +6,9 @@ use pyo3::types::PyDict;
 
 use super::Index;
 use super::searches;
+use crate::arguments;
 use crate::call::run;
-use crate::columns::{one_or_list, one_or_more};
+use crate::columns::{self, one_or_list, one_or_more};
 use crate::options::{self, Chosen, Whole, whole};
 use crate::value::{document_to_python, facets_to_python};
 
@@ -59,7 +60,7 @@ impl ScopedIndex {
         &self,
         py: Python<'_>,
         query: &Bound<'_, PyAny>,
-        k: Whole,
+        #[pyo3(from_py_with = arguments::k)] k: Whole,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Py<PyAny>> {
         let index = self.index.get().inner()?;
@@ -71,7 +72,7 @@ impl ScopedIndex {
 
     /// As `Index.get`; another document does not exist.
     fn get(&self, py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        let (ids, is_one) = one_or_more("ids", ids)?;
+        let (ids, is_one) = columns::ids("ids", ids)?;
         let found =
             self.within(py, |scoped| ids.iter().map(|id| scoped.get(id)).collect::<ehi::Result<Vec<_>>>())?;
         let found = found.iter().map(|document| match document {
@@ -102,7 +103,7 @@ impl ScopedIndex {
         py: Python<'_>,
         fields: &Bound<'_, PyAny>,
         filter: Option<&Bound<'_, PyAny>>,
-        most: Whole,
+        #[pyo3(from_py_with = arguments::most)] most: Whole,
     ) -> PyResult<Py<PyDict>> {
         let most = whole("most", most)?;
         let (fields, _) = one_or_more("fields", fields)?;

@@ -8,14 +8,16 @@ use serde_json::Value;
 
 use super::Index;
 use super::documents::warn_of_cut_texts;
+use crate::arguments::{self, Argument, Id, wrong_type};
 use crate::call::{run, watched};
-use crate::columns::{one_or_list, one_or_more};
-use crate::value::{document_to_python, in_member, of_data, plain, text, type_name};
+use crate::columns::{self, one_or_list};
+use crate::value::{document_to_python, in_member, of_data, plain, text};
 
 #[pymethods]
 impl Index {
-    fn __getitem__(&self, py: Python<'_>, id: String) -> PyResult<Py<PyAny>> {
+    fn __getitem__(&self, py: Python<'_>, id: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let index = self.inner()?;
+        let Id(id) = Id::read("id", id)?;
         match run(py, || index.get(&id))? {
             Some(document) => document_to_python(py, &document),
             None => Err(PyKeyError::new_err(id)),
@@ -26,8 +28,9 @@ impl Index {
         Err(PyTypeError::new_err("`add` stores a document, and `update` changes fields of one"))
     }
 
-    fn __delitem__(&self, py: Python<'_>, id: String) -> PyResult<()> {
+    fn __delitem__(&self, py: Python<'_>, id: &Bound<'_, PyAny>) -> PyResult<()> {
         let index = self.inner()?;
+        let Id(id) = Id::read("id", id)?;
         match run(py, || index.delete(&id))? {
             true => Ok(()),
             false => Err(PyKeyError::new_err(id)),
@@ -51,7 +54,7 @@ impl Index {
     fn update(
         &self,
         py: Python<'_>,
-        id: String,
+        #[pyo3(from_py_with = arguments::id)] id: Id,
         metadata: Option<&Bound<'_, PyAny>>,
         title: Option<&Bound<'_, PyAny>>,
         text: Option<&Bound<'_, PyAny>>,
@@ -67,13 +70,12 @@ impl Index {
         if let Some(given) = metadata {
             let fields = of_data(given, &mut 0).map_err(|error| in_member(py, "metadata", &error))?;
             let Value::Object(fields) = fields else {
-                let what = format!("`metadata` must be a dictionary, not {}", type_name(given));
-                return Err(PyTypeError::new_err(what));
+                return Err(wrong_type("metadata", "a dictionary", given));
             };
             update.metadata = fields;
         }
         let index = self.inner()?;
-        let summary = watched(py, None, |told| index.with_progress(told).update(&id, &update))?;
+        let summary = watched(py, None, |told| index.with_progress(told).update(&id.0, &update))?;
         warn_of_cut_texts(py, &summary.cut)?;
         plain(py, &summary)
     }
@@ -89,8 +91,13 @@ impl Index {
     /// >>> [rows.shape for rows in index.vectors(["tea", "tyre"], passages=True)]
     /// [(1, 384), (1, 384)]
     #[pyo3(signature = (ids, *, passages = false))]
-    fn vectors(&self, py: Python<'_>, ids: &Bound<'_, PyAny>, passages: bool) -> PyResult<Py<PyAny>> {
-        let (ids, is_one) = one_or_more("ids", ids)?;
+    fn vectors(
+        &self,
+        py: Python<'_>,
+        ids: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = arguments::passages)] passages: bool,
+    ) -> PyResult<Py<PyAny>> {
+        let (ids, is_one) = columns::ids("ids", ids)?;
         let index = self.inner()?;
         let vectors = run(py, || index.vectors(&ids))?;
         // Of these embeddings: another model may be in service by now.
