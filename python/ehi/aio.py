@@ -76,6 +76,9 @@ class _Of(Generic[T]):
     def __init__(self, sync: T) -> None:
         self.sync = sync
 
+    def __repr__(self) -> str:
+        return f"Async{self.sync!r}"
+
 
 def _method(
     call: Callable[Concatenate[T, P], R],

@@ -1,7 +1,9 @@
 //! Runs calls of the library without the interpreter's lock, with progress and Ctrl-C.
 
 use std::ops::ControlFlow;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use ehi::{Progress, Tick};
@@ -54,7 +56,9 @@ pub fn run<T: Send>(py: Python<'_>, work: impl FnOnce() -> ehi::Result<T> + Send
     result.map_err(|error| exception(py, error))
 }
 
-/// Runs a call on parts of its input, `each` per thread, and checks for Ctrl-C between them. `work` gets the
+static THREADS: OnceLock<usize> = OnceLock::new();
+
+/// Runs a call on parts of its input, at most `each` per thread, and checks for Ctrl-C between them. `work` gets the
 /// start of its part; for an empty input it is called once with nothing.
 pub fn in_parts<I: Sync, T: Send>(
     py: Python<'_>,
@@ -62,16 +66,23 @@ pub fn in_parts<I: Sync, T: Send>(
     each: usize,
     work: impl Fn(usize, &[I]) -> ehi::Result<Vec<T>> + Sync,
 ) -> PyResult<Vec<T>> {
-    // Asking for the number of threads reads files, which takes as long as a search.
-    let threads =
-        if given.len() <= each { 1 } else { std::thread::available_parallelism().map_or(1, usize::from) };
-    let size = each * threads;
+    // Asking for their number reads files, which takes as long as a search.
+    let threads = if given.len() <= 1 {
+        1
+    } else {
+        *THREADS.get_or_init(|| available_parallelism().map_or(1, usize::from))
+    };
+    // How long one takes is known after the first: a question may be a word or a page.
+    let mut size = threads;
     let mut results = Vec::new();
     let mut begin = 0;
     loop {
         let end = given.len().min(begin + size);
         py.check_signals()?;
+        let begun = Instant::now();
         results.extend(run(py, || work(begin, &given[begin..end]))?);
+        let times = INTERVAL.as_secs_f64() / begun.elapsed().as_secs_f64().max(1e-6);
+        size = ((size as f64 * times) as usize).clamp(threads, each * threads);
         if end == given.len() {
             return Ok(results);
         }

@@ -22,7 +22,11 @@ pub fn values<'py>(name: &str, values: &Bound<'py, PyAny>) -> PyResult<Vec<Bound
     if is_table {
         return Err(not_a_list());
     }
-    plain_values(values)?.try_iter().map_err(|_| not_a_list())?.collect()
+    let values = plain_values(values)?;
+    match values.hasattr("__iter__")? || values.hasattr("__getitem__")? {
+        true => values.try_iter()?.collect(),
+        false => Err(not_a_list()),
+    }
 }
 
 pub fn strings(name: &str, given: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {

@@ -79,7 +79,9 @@ fn directory(py: Python<'_>, path: PathBuf) -> PyResult<PathBuf> {
         return Ok(path);
     }
     let missing = format!("there is no folder {}", path.display());
-    let (kind, message) = match hub_name(&path) {
+    // Beside folders that exist, a name is that of another one, mistyped, rather than of one on the hub.
+    let is_local = path.parent().is_some_and(|parent| !parent.as_os_str().is_empty() && parent.exists());
+    let (kind, message) = match hub_name(&path).filter(|_| !is_local) {
         None => ("NotAModel", missing),
         Some(name) => match py.detach(|| fetch(name)) {
             Ok(found) => return Ok(found),
@@ -404,7 +406,7 @@ impl Encoder {
     }
 }
 
-/// Texts per thread between checks for Ctrl-C.
+/// Most texts per thread between checks for Ctrl-C.
 const TEXTS: usize = 16;
 
 impl Encoder {

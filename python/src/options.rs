@@ -17,7 +17,7 @@ use crate::columns::{self, strings};
 use crate::errors::{InputError, exception};
 use crate::model::model;
 use crate::records::{Rows, dictionaries, frame};
-use crate::value::{from_python, in_member, of_data, type_name};
+use crate::value::{from_python, in_member, is_of_data, of_data, type_name};
 
 pub const SIMILARITIES: [(&str, Similarity); 3] =
     [("cosine", Similarity::Cosine), ("dot", Similarity::DotProduct), ("manhattan", Similarity::Manhattan)];
@@ -136,7 +136,10 @@ fn judgment(place: usize, fields: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<J
             let found = value.repr().map_or_else(|_| type_name(value), |found| found.to_string());
             InputError::new_err(format!("pair {place}: `{name}` is {found}; expected {expected}"))
         };
-        let found = of_data(value, &mut 0).map_err(|_| wrong("a string or a number"))?;
+        let found = of_data(value, &mut 0).map_err(|error| match is_of_data(value.py(), &error) {
+            true => wrong("a string or a number"),
+            false => error,
+        })?;
         match (&**name, found) {
             ("grade", Value::Null) if !value.is_none() => {
                 return Err(wrong("a whole number, or no grade at all"));

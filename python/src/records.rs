@@ -5,7 +5,7 @@ use std::io::Cursor;
 
 use ehi::data::{DataError, Format, Input, Records};
 use ehi::{Document, InsertSummary};
-use pyo3::exceptions::{PyException, PyTypeError, PyUserWarning};
+use pyo3::exceptions::{PyTypeError, PyUserWarning};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyString, PyTuple};
 use serde_json::{Map, Value, json};
@@ -14,7 +14,7 @@ use crate::arguments::ID_NOT_FLOAT;
 use crate::arrow;
 use crate::columns::values;
 use crate::errors::InputError;
-use crate::value::{of_data, plain_values, text, type_name};
+use crate::value::{is_of_data, of_data, plain_values, text, type_name};
 
 /// Rows between checks for Ctrl-C.
 const ROWS: usize = 1024;
@@ -177,8 +177,8 @@ impl Reader {
         }
         let id = id(&record);
         if let Some((field, error)) = bad {
-            // Such as Ctrl-C.
-            if !error.is_instance_of::<PyException>(py) {
+            // Such as Ctrl-C, or too little memory.
+            if !is_of_data(py, &error) {
                 return Err(error);
             }
             self.refuse(id, field, error.value(py).to_string());
@@ -304,7 +304,9 @@ pub fn documents(given: &Bound<'_, PyAny>) -> PyResult<Given> {
         }
         return Ok(reader.finish());
     }
-    if given.hasattr("__arrow_c_stream__")? {
+    // A column of structs of pyarrow may have rows that are null, of which a table has none.
+    let is_column = given.hasattr("to_pylist")? && !given.hasattr("schema")?;
+    if given.hasattr("__arrow_c_stream__")? && !is_column {
         return of_arrow(given);
     }
     let mut reader = Reader::new(None)?;
@@ -445,5 +447,8 @@ pub fn dictionaries<'py>(name: &str, given: &Bound<'py, PyAny>) -> PyResult<Boun
     } else {
         plain_values(given)?
     };
-    rows.try_iter().map_err(|_| not_rows(""))
+    match rows.hasattr("__iter__")? || rows.hasattr("__getitem__")? {
+        true => rows.try_iter(),
+        false => Err(not_rows("")),
+    }
 }

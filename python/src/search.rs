@@ -310,6 +310,11 @@ impl Hit {
         self.as_dict(py)?.bind(py).eq(other.as_dict(py)?)
     }
 
+    /// Of the id alone: metadata may be changed.
+    fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
+        PyString::new(py, &self.hit.id).hash()
+    }
+
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
         let (py, hit) = (slf.py(), slf.get());
         let made = (slf.get_type(), (hit.found(py)?,), hit.own.get(py).map(|own| own.clone_ref(py)));
@@ -549,7 +554,10 @@ impl SearchResult {
         let listed = hits.iter().take(LISTED).map(|hit| Ok(format!("\n  {},", hit.repr()?)));
         let listed: String = listed.collect::<PyResult<_>>()?;
         Ok(match hits.len() {
-            0 => "SearchResult([])".to_owned(),
+            0 => match self.part(py, "notes")?.extract::<Vec<String>>()? {
+                notes if notes.is_empty() => "SearchResult([])".to_owned(),
+                notes => format!("SearchResult([], notes={})", PyList::new(py, notes)?.repr()?),
+            },
             all if all > LISTED => format!("SearchResult([{listed}\n  … {} more hits\n])", all - LISTED),
             _ => format!("SearchResult([{listed}\n])"),
         })

@@ -195,7 +195,7 @@ def test_an_index_is_a_mapping(teas):
         with pytest.raises(KeyError, match="tea"):
             call()
     with pytest.raises(TypeError):
-        teas[0]
+        teas[0.5]
 
 
 def test_metadata_are_updated_without_encoding(teas):
@@ -251,7 +251,7 @@ def test_stored_vectors_come_back(empty):
     with pytest.raises(ehi.InputError, match='no document "x", "y"'):
         empty.vectors(["x", "a", "y"])
     with pytest.raises(TypeError, match="ids"):
-        empty.vectors([1])
+        empty.vectors([1.5])
 
 
 def test_stages_are_words(empty, documents):

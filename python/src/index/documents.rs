@@ -7,6 +7,7 @@ use numpy::PyUntypedArrayMethods;
 use pyo3::exceptions::{PyTypeError, PyUserWarning};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use serde_json::Value;
 
 use super::Index;
 use crate::arguments::{self, Id};
@@ -265,8 +266,14 @@ impl Index {
         let rows: Vec<bool> = given.rows().collect();
         let summary = insert(&index, given.take())?;
         warn_of_cut_texts(py, &summary.cut)?;
-        to_python(py, &given.outcome(&rows, &summary)?)
+        summary_to_python(py, &given.outcome(&rows, &summary)?)
     }
+}
+
+/// A summary as a dictionary that is shown by its counts.
+pub fn summary_to_python(py: Python<'_>, summary: &Value) -> PyResult<Py<PyAny>> {
+    let of_summary = py.import("ehi._summary")?.getattr("InsertSummary")?;
+    Ok(of_summary.call1((to_python(py, summary)?,))?.unbind())
 }
 
 /// A `UserWarning` about texts that were not encoded to their end, shown at the call of `add`.
@@ -327,6 +334,14 @@ impl Rest {
 
 #[pymethods]
 impl Documents {
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let filter = match &self.rest {
+            Rest::Passing { filter, .. } => format!(", filter={filter}"),
+            Rest::All { .. } => String::new(),
+        };
+        Ok(format!("Documents({}{filter})", self.index.bind(py).repr()?))
+    }
+
     fn __iter__(slf: Py<Self>) -> Py<Self> {
         slf
     }

@@ -9,7 +9,7 @@ mod scoped;
 mod searches;
 mod update;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -47,6 +47,10 @@ pub struct Index {
 impl Index {
     fn of(index: ehi::Index) -> Self {
         Self { path: index.path().to_owned(), open: RwLock::new(Some(Arc::new(index))) }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     pub fn inner(&self) -> PyResult<Arc<ehi::Index>> {
@@ -184,8 +188,8 @@ impl Index {
     }
 
     /// Folder of the index.
-    #[getter]
-    fn path(&self) -> PathBuf {
+    #[getter(path)]
+    fn get_path(&self) -> PathBuf {
         self.path.clone()
     }
 

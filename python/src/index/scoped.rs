@@ -1,16 +1,18 @@
 //! Searches, counts and deletes within the documents that pass a filter.
 
 use ehi::{Filter, Scoped};
+use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::Index;
 use super::searches;
-use crate::arguments;
+use crate::arguments::{self, Argument, Id};
 use crate::call::run;
 use crate::columns::{self, one_or_list, one_or_more};
+use crate::model::described;
 use crate::options::{self, Chosen, Whole, whole};
-use crate::value::{document_to_python, facets_to_python};
+use crate::value::{document_to_python, facets_to_python, quoted};
 
 #[pymethods]
 impl Index {
@@ -82,6 +84,23 @@ impl ScopedIndex {
         one_or_list(py, found.collect::<PyResult<Vec<_>>>()?, is_one)
     }
 
+    fn __getitem__(&self, py: Python<'_>, id: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let Id(id) = Id::read("id", id)?;
+        match self.within(py, |scoped| scoped.get(&id))? {
+            Some(document) => document_to_python(py, &document),
+            None => Err(PyKeyError::new_err(id)),
+        }
+    }
+
+    fn __contains__(&self, py: Python<'_>, id: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let Id(id) = Id::read("id", id)?;
+        self.within(py, |scoped| Ok(scoped.get(&id)?.is_some()))
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        self.within(py, |scoped| scoped.count(None))
+    }
+
     /// As `Index.count`.
     #[pyo3(signature = (filter = None))]
     fn count(&self, py: Python<'_>, filter: Option<&Bound<'_, PyAny>>) -> PyResult<usize> {
@@ -128,6 +147,10 @@ impl ScopedIndex {
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(format!("ScopedIndex({}, filter={})", self.index.bind(py).repr()?, self.scope))
+        let index = self.index.get();
+        let path = quoted(py, index.path())?;
+        let Ok(inner) = index.inner() else { return Ok(format!("ScopedIndex({path}, closed)")) };
+        let (documents, model) = (self.__len__(py)?, described(&inner.bundle()));
+        Ok(format!("ScopedIndex({path}, {documents} documents, {model}, filter={})", self.scope))
     }
 }

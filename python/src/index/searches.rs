@@ -2,6 +2,7 @@
 
 use ehi::{Question, SearchRequest};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
@@ -75,6 +76,13 @@ impl Index {
         #[pyo3(from_py_with = arguments::against_exact)] against_exact: bool,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Py<PyAny>> {
+        for name in ["parallel", "unlogged", "reranker", "rerank_depth"] {
+            let given = options.map(|given| given.get_item(name)).transpose()?.flatten();
+            if given.is_some_and(|given| !given.is_none()) {
+                let what = format!("`{name}` does not apply to `explain`; leave it out");
+                return Err(PyTypeError::new_err(what));
+            }
+        }
         let request = request(py, k, options)?;
         self.report(py, |index| index.explain(&query, &request, against_exact))
     }
@@ -129,5 +137,5 @@ fn has_texts(query: &Bound<'_, PyAny>) -> PyResult<bool> {
     }
 }
 
-/// Questions per thread between checks for Ctrl-C.
-const QUESTIONS: usize = 16;
+/// Most questions per thread between checks for Ctrl-C.
+const QUESTIONS: usize = 64;

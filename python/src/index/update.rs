@@ -7,11 +7,12 @@ use pyo3::prelude::*;
 use serde_json::Value;
 
 use super::Index;
-use super::documents::warn_of_cut_texts;
+use super::documents::{summary_to_python, warn_of_cut_texts};
 use crate::arguments::{self, Argument, Id, wrong_type};
 use crate::call::{run, watched};
 use crate::columns::{self, one_or_list};
-use crate::value::{document_to_python, in_member, of_data, plain, text};
+use crate::errors::InputError;
+use crate::value::{document_to_python, in_member, of_data, text};
 
 #[pymethods]
 impl Index {
@@ -77,7 +78,9 @@ impl Index {
         let index = self.inner()?;
         let summary = watched(py, None, |told| index.with_progress(told).update(&id.0, &update))?;
         warn_of_cut_texts(py, &summary.cut)?;
-        plain(py, &summary)
+        let summary =
+            serde_json::to_value(&summary).map_err(|error| InputError::new_err(error.to_string()))?;
+        summary_to_python(py, &summary)
     }
 
     /// The stored embeddings of documents, float32: `[n, dim]` for a list of ids, `[dim]` for one id.
