@@ -8,6 +8,8 @@ from types import TracebackType
 from typing import Any, ClassVar, Literal, Protocol, TypedDict, final, overload
 
 import numpy as np
+import pandas
+import pyarrow
 from numpy.typing import NDArray
 from typing_extensions import Never, Unpack
 
@@ -39,18 +41,18 @@ _Progress = Callable[[str, int, int | None], object] | bool | None
 # Arrays of any library, columns of lists, and lists of numbers.
 _Vectors = NDArray[Any] | Sequence[float] | Sequence[Sequence[float]] | Sequence[NDArray[Any]]
 # A list, an array or a column of a frame.
-_Column = Iterable[Any]
+_Column = Iterable[object]
 # A frame of pandas or polars, a table of pyarrow, or what gives dictionaries.
-_Documents = Iterable[Mapping[str, Any]] | Any
+_Documents = Iterable[Mapping[str, object]] | _Frame | _Table
 _Json = dict[str, Any]
-_Filter = Mapping[str, Any] | str
+_Filter = Mapping[str, object] | str
 _Mode = Literal["best", "dense", "lexical", "hybrid"]
 _Encoder = Literal["fast", "full"]
 _Precision = Literal["f32", "int8"]
 _Durability = Literal["none", "on_flush", "every_batch"]
 _Similarity = Literal["cosine", "dot", "manhattan"]
 _Role = Literal["query", "document"]
-_Judgments = Iterable[tuple[str, _Id] | tuple[str, _Id, float] | Sequence[Any] | _Json] | Any
+_Judgments = Iterable[Sequence[object] | Mapping[str, object]] | _Frame | _Table
 
 __version__: str
 __all__ = [
@@ -94,6 +96,16 @@ class CancelledError(Error): ...
 class PartialError(Error):
     stored: int
     refused: int
+
+class _Frame(Protocol):
+    """A frame of pandas."""
+
+    def itertuples(self) -> Iterable[Any]: ...
+
+class _Table(Protocol):
+    """A frame of polars, a table of pyarrow, or any other that gives its rows by Arrow."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 
 class _SentenceTransformer(Protocol):
     """`sentence_transformers.SentenceTransformer`, which need not be installed."""
@@ -193,7 +205,7 @@ class _SearchOptions(_RequestOptions, total=False):
 class Hit:
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     def __hash__(self) -> int: ...
-    def __new__(cls, fields: Mapping[str, Any]) -> Hit: ...
+    def __new__(cls, fields: Mapping[str, object] | HitFields) -> Hit: ...
     def __eq__(self, other: object, /) -> bool: ...
     @property
     def id(self) -> str: ...
@@ -247,11 +259,11 @@ class SearchResult(Sequence[Hit]):
     @property
     def notes(self) -> list[str]: ...
     def to_dicts(self) -> list[HitFields]: ...
-    def to_pandas(self) -> Any: ...
-    def to_arrow(self) -> Any: ...
+    def to_pandas(self) -> pandas.DataFrame: ...
+    def to_arrow(self) -> pyarrow.Table: ...
     def _repr_html_(self) -> str: ...
-    def index(self, hit: Any, start: int = 0, stop: int = ...) -> int: ...
-    def count(self, hit: Any) -> int: ...
+    def index(self, hit: object, start: int = 0, stop: int = ...) -> int: ...
+    def count(self, hit: object) -> int: ...
     def __len__(self) -> int: ...
     @overload
     def __getitem__(self, at: int, /) -> Hit: ...
@@ -364,7 +376,7 @@ class Index:
         self,
         id: _Id,
         *,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
         title: str | None = None,
         text: str | None = None,
     ) -> InsertSummary: ...
@@ -404,7 +416,22 @@ class Index:
     @overload
     def search(
         self,
-        query: _Vectors | Iterable[str],
+        query: Sequence[float],
+        k: int = 10,
+        **options: Unpack[_SearchOptions],
+    ) -> SearchResult: ...
+    @overload
+    def search(
+        self,
+        query: Sequence[Sequence[float]] | Sequence[NDArray[Any]],
+        k: int = 10,
+        **options: Unpack[_SearchOptions],
+    ) -> list[SearchResult]: ...
+    # One or several: an array by its dimensions.
+    @overload
+    def search(
+        self,
+        query: NDArray[Any] | Iterable[str],
         k: int = 10,
         **options: Unpack[_SearchOptions],
     ) -> Any: ...
@@ -472,7 +499,7 @@ class Index:
         self,
         pairs: _Judgments | None = None,
         *,
-        config: Mapping[str, Any] | None = None,
+        config: Mapping[str, object] | None = None,
         accept: bool = False,
         choose: Callable[[Learned], bool] | None = None,
         progress: _Progress = None,
@@ -516,7 +543,22 @@ class ScopedIndex:
     @overload
     def search(
         self,
-        query: _Vectors | Iterable[str],
+        query: Sequence[float],
+        k: int = 10,
+        **options: Unpack[_SearchOptions],
+    ) -> SearchResult: ...
+    @overload
+    def search(
+        self,
+        query: Sequence[Sequence[float]] | Sequence[NDArray[Any]],
+        k: int = 10,
+        **options: Unpack[_SearchOptions],
+    ) -> list[SearchResult]: ...
+    # One or several: an array by its dimensions.
+    @overload
+    def search(
+        self,
+        query: NDArray[Any] | Iterable[str],
         k: int = 10,
         **options: Unpack[_SearchOptions],
     ) -> Any: ...
@@ -538,7 +580,7 @@ def train(
     data: _Path | None = None,
     documents: _Documents | None = None,
     pairs: _Judgments | None = None,
-    config: Mapping[str, Any] | None = None,
+    config: Mapping[str, object] | None = None,
     progress: _Progress = None,
 ) -> tuple[Model, _Json]: ...
 def train_reranker(
@@ -550,7 +592,7 @@ def train_reranker(
     pairs: _Judgments | None = None,
     index: Index | None = None,
     dev_fraction: float = 0.1,
-    config: Mapping[str, Any] | None = None,
+    config: Mapping[str, object] | None = None,
     progress: _Progress = None,
 ) -> tuple[Reranker, _Json]: ...
 def evaluate(

@@ -93,6 +93,29 @@ def test_a_mistyped_folder_is_not_looked_for_on_the_hub(tmp_path, monkeypatch):
             ehi.Model(path)
 
 
+def test_an_update_that_changes_nothing_commits_nothing(small):
+    for change in ({"metadata": {"n": 1}}, {"text": "tea green"}, {"metadata": {"none": None}}, {"metadata": {}}):
+        before = small.stats()
+        assert small.update("a", **change)["replaced"] == 0
+        assert small.stats() == before
+    assert small.update("a", metadata={"n": 3})["replaced"] == 1
+
+
+def test_a_field_to_group_by_that_no_document_has(small):
+    said = ["no document has the field `m` in its metadata"]
+    assert small.search("tea", group_by="m").notes == said
+    assert small.scoped({"n": 1}).search("tea", group_by="m").notes == said
+    assert small.search("tea", group_by="n").notes == []
+
+
+def test_a_duration_of_arrow_that_is_too_long(small):
+    pa = pytest.importorskip("pyarrow")
+    lasts = pa.array([2**62, 5], pa.int64()).cast(pa.duration("s"))
+    summary = small.add(pa.table({"id": ["x", "y"], "text": ["tea", "tea"], "lasts": lasts}))
+    assert summary["statuses"] == ["refused", "inserted"] and small["y"]["metadata"] == {"lasts": "PT5S"}
+    assert "a duration of more than 292 million years" in summary["refused"][0]["error"]
+
+
 def test_hits_are_hashable(small):
     hit, again = (small.search("tea", k=1)[0] for _ in range(2))
     assert len({hit, again, *small.search("coffee tea")}) >= 2 and hash(hit) == hash(again)

@@ -42,7 +42,8 @@ impl Index {
     /// which are merged as by `dict.update`, at the top level; a value of `None` (or NaN, or NaT) removes its
     /// field. `add` replaces the metadata, and stores a `None`.
     ///
-    /// Only a title or a text that differs from the stored one is encoded. Returns the outcome as `add` does.
+    /// Only a title or a text that differs from the stored one is encoded. Returns the outcome as `add` does;
+    /// if nothing changes, nothing is committed, and `replaced` is 0.
     /// An id without a document is an `InputError` of the kind `NoDocument`.
     ///
     /// >>> index.update("tea", metadata={"seen": True, "year": None})["replaced"]
