@@ -61,7 +61,7 @@ impl Argument<'_, '_> for String {
 
 impl<'a> Argument<'a, '_> for &'a str {
     fn read(name: &str, value: &'a Bound<'_, PyAny>) -> PyResult<Self> {
-        // Of a string that is no Unicode, the text says what is wrong.
+        // The reader of texts says what is wrong, as with half a surrogate pair.
         value.extract().or_else(|_| value::text(value, || format!("`{name}`")).map(|_| ""))
     }
 }

@@ -58,8 +58,8 @@ pub fn run<T: Send>(py: Python<'_>, work: impl FnOnce() -> ehi::Result<T> + Send
 
 static THREADS: OnceLock<usize> = OnceLock::new();
 
-/// Runs a call on parts of its input, at most `each` per thread, and checks for Ctrl-C between them. `work` gets the
-/// start of its part; for an empty input it is called once with nothing.
+/// Runs a call on parts of its input, at most `each` per thread, and checks for Ctrl-C between them. `work`
+/// gets the start of its part; for an empty input it is called once with nothing.
 pub fn in_parts<I: Sync, T: Send>(
     py: Python<'_>,
     given: &[I],

@@ -1,8 +1,8 @@
 //! What the library reports by `tracing`, handed to Python's `logging`.
 //!
-//! Events and spans come from any thread, with or without the interpreter's lock, which none of them waits for:
-//! they are queued, and handed over where a call of the package has the lock anyway. The levels of Python's
-//! loggers are copied, so that what no logger wants costs one comparison.
+//! Events and spans come from any thread, with or without the interpreter's lock, which none of them waits
+//! for: they are queued, and handed over where a call of the package has the lock anyway. The levels of
+//! Python's loggers are copied, so that what no logger wants costs one comparison.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write};

@@ -1,4 +1,5 @@
-//! Notes on a result: why a filter found nothing, a field to group by that no document has, and which parts of the request were not followed.
+//! Notes on a result: why a filter found nothing, a field to group by that no document has, and which parts
+//! of the request were not followed.
 
 use super::asked::Asked;
 use super::encode::QueryEncoder;
