@@ -8,6 +8,8 @@ from types import TracebackType
 from typing import Any, ClassVar, Literal, Protocol, TypedDict, final, overload
 
 import numpy as np
+import pandas
+import pyarrow
 from numpy.typing import NDArray
 from typing_extensions import Never, Unpack
 
@@ -32,23 +34,25 @@ from .reports import (
 from .shards import TermStatistics
 
 _Path = str | PathLike[str]
+# A whole number is written in decimal.
+_Id = str | int
 _Model = Model | _Path | _SentenceTransformer
 _Progress = Callable[[str, int, int | None], object] | bool | None
 # Arrays of any library, columns of lists, and lists of numbers.
 _Vectors = NDArray[Any] | Sequence[float] | Sequence[Sequence[float]] | Sequence[NDArray[Any]]
 # A list, an array or a column of a frame.
-_Column = Iterable[Any]
+_Column = Iterable[object]
 # A frame of pandas or polars, a table of pyarrow, or what gives dictionaries.
-_Documents = Iterable[Mapping[str, Any]] | Any
+_Documents = Iterable[Mapping[str, object]] | _Frame | _Table
 _Json = dict[str, Any]
-_Filter = Mapping[str, Any] | str
+_Filter = Mapping[str, object] | str
 _Mode = Literal["best", "dense", "lexical", "hybrid"]
 _Encoder = Literal["fast", "full"]
 _Precision = Literal["f32", "int8"]
 _Durability = Literal["none", "on_flush", "every_batch"]
 _Similarity = Literal["cosine", "dot", "manhattan"]
 _Role = Literal["query", "document"]
-_Judgments = Iterable[tuple[str, str] | tuple[str, str, float] | Sequence[Any] | _Json] | Any
+_Judgments = Iterable[Sequence[object] | Mapping[str, object]] | _Frame | _Table
 
 __version__: str
 __all__ = [
@@ -92,6 +96,16 @@ class CancelledError(Error): ...
 class PartialError(Error):
     stored: int
     refused: int
+
+class _Frame(Protocol):
+    """A frame of pandas."""
+
+    def itertuples(self) -> Iterable[Any]: ...
+
+class _Table(Protocol):
+    """A frame of polars, a table of pyarrow, or any other that gives its rows by Arrow."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 
 class _SentenceTransformer(Protocol):
     """`sentence_transformers.SentenceTransformer`, which need not be installed."""
@@ -191,8 +205,8 @@ class _SearchOptions(_RequestOptions, total=False):
 @final
 class Hit:
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
-    __hash__: ClassVar[None]  # type: ignore[assignment]
-    def __new__(cls, fields: Mapping[str, Any]) -> Hit: ...
+    def __hash__(self) -> int: ...
+    def __new__(cls, fields: Mapping[str, object] | HitFields) -> Hit: ...
     def __eq__(self, other: object, /) -> bool: ...
     @property
     def id(self) -> str: ...
@@ -246,11 +260,11 @@ class SearchResult(Sequence[Hit]):
     @property
     def notes(self) -> list[str]: ...
     def to_dicts(self) -> list[HitFields]: ...
-    def to_pandas(self) -> Any: ...
-    def to_arrow(self) -> Any: ...
+    def to_pandas(self) -> pandas.DataFrame: ...
+    def to_arrow(self) -> pyarrow.Table: ...
     def _repr_html_(self) -> str: ...
-    def index(self, hit: Any, start: int = 0, stop: int = ...) -> int: ...
-    def count(self, hit: Any) -> int: ...
+    def index(self, hit: object, start: int = 0, stop: int = ...) -> int: ...
+    def count(self, hit: object) -> int: ...
     def __len__(self) -> int: ...
     @overload
     def __getitem__(self, at: int, /) -> Hit: ...
@@ -347,9 +361,9 @@ class Index:
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None, /
     ) -> None: ...
     def __len__(self) -> int: ...
-    def __contains__(self, id: str, /) -> bool: ...
-    def __getitem__(self, id: str, /) -> Document: ...
-    def __delitem__(self, id: str, /) -> None: ...
+    def __contains__(self, id: _Id, /) -> bool: ...
+    def __getitem__(self, id: _Id, /) -> Document: ...
+    def __delitem__(self, id: _Id, /) -> None: ...
     def __iter__(self) -> Documents: ...
     def add(
         self,
@@ -373,35 +387,35 @@ class Index:
         progress: _Progress = None,
     ) -> InsertSummary: ...
     @overload
-    def get(self, ids: str) -> Document | None: ...
+    def get(self, ids: _Id) -> Document | None: ...
     @overload
-    def get(self, ids: list[str] | tuple[str, ...]) -> list[Document | None]: ...
+    def get(self, ids: list[str] | list[int] | tuple[_Id, ...]) -> list[Document | None]: ...
     def update(
         self,
-        id: str,
+        id: _Id,
         *,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
         title: str | None = None,
         text: str | None = None,
     ) -> InsertSummary: ...
     @overload
-    def vectors(self, ids: str, *, passages: bool = False) -> NDArray[np.float32]: ...
+    def vectors(self, ids: _Id, *, passages: bool = False) -> NDArray[np.float32]: ...
     @overload
     def vectors(
-        self, ids: list[str] | tuple[str, ...], *, passages: Literal[False] = False
+        self, ids: list[str] | list[int] | tuple[_Id, ...], *, passages: Literal[False] = False
     ) -> NDArray[np.float32]: ...
     @overload
     def vectors(
-        self, ids: list[str] | tuple[str, ...], *, passages: Literal[True]
+        self, ids: list[str] | list[int] | tuple[_Id, ...], *, passages: Literal[True]
     ) -> list[NDArray[np.float32]]: ...
-    def delete(self, ids: str | Sequence[str] | None = None, *, filter: _Filter | None = None) -> int: ...
+    def delete(self, ids: _Id | Iterable[_Id] | None = None, *, filter: _Filter | None = None) -> int: ...
     def count(self, filter: _Filter | None = None) -> int: ...
     def ids(self, filter: _Filter | None = None) -> list[str]: ...
     def facets(
         self, fields: str | Sequence[str], filter: _Filter | None = None, most: int = 10
     ) -> dict[str, Facet]: ...
     def scoped(self, filter: _Filter) -> ScopedIndex: ...
-    def page(self, after: str | None = None, limit: int = 100) -> list[Document]: ...
+    def page(self, after: _Id | None = None, limit: int = 100) -> list[Document]: ...
     def iter(self, filter: _Filter | None = None) -> Documents: ...
     @overload
     def search(
@@ -420,7 +434,22 @@ class Index:
     @overload
     def search(
         self,
-        query: _Vectors | Iterable[str],
+        query: Sequence[float],
+        k: int = 10,
+        **options: Unpack[_SearchOptions],
+    ) -> SearchResult: ...
+    @overload
+    def search(
+        self,
+        query: Sequence[Sequence[float]] | Sequence[NDArray[Any]],
+        k: int = 10,
+        **options: Unpack[_SearchOptions],
+    ) -> list[SearchResult]: ...
+    # One or several: an array by its dimensions.
+    @overload
+    def search(
+        self,
+        query: NDArray[Any] | Iterable[str],
         k: int = 10,
         **options: Unpack[_SearchOptions],
     ) -> Any: ...
@@ -466,7 +495,7 @@ class Index:
     def judge(self, pairs: _Judgments) -> JudgeSummary: ...
     def judgments(self) -> list[_Json]: ...
     def standings(self) -> list[_Json]: ...
-    def judgments_of(self, question: str, ids: Sequence[str]) -> list[_Json | None]: ...
+    def judgments_of(self, question: str, ids: Iterable[_Id]) -> list[_Json | None]: ...
     def forget(
         self,
         pairs: _Judgments | None = None,
@@ -488,7 +517,7 @@ class Index:
         self,
         pairs: _Judgments | None = None,
         *,
-        config: Mapping[str, Any] | None = None,
+        config: Mapping[str, object] | None = None,
         accept: bool = False,
         choose: Callable[[Learned], bool] | None = None,
         progress: _Progress = None,
@@ -512,6 +541,9 @@ class Index:
 
 @final
 class ScopedIndex:
+    def __len__(self) -> int: ...
+    def __contains__(self, id: _Id, /) -> bool: ...
+    def __getitem__(self, id: _Id, /) -> Document: ...
     @overload
     def search(
         self,
@@ -529,15 +561,30 @@ class ScopedIndex:
     @overload
     def search(
         self,
-        query: _Vectors | Iterable[str],
+        query: Sequence[float],
+        k: int = 10,
+        **options: Unpack[_SearchOptions],
+    ) -> SearchResult: ...
+    @overload
+    def search(
+        self,
+        query: Sequence[Sequence[float]] | Sequence[NDArray[Any]],
+        k: int = 10,
+        **options: Unpack[_SearchOptions],
+    ) -> list[SearchResult]: ...
+    # One or several: an array by its dimensions.
+    @overload
+    def search(
+        self,
+        query: NDArray[Any] | Iterable[str],
         k: int = 10,
         **options: Unpack[_SearchOptions],
     ) -> Any: ...
     @overload
-    def get(self, ids: str) -> Document | None: ...
+    def get(self, ids: _Id) -> Document | None: ...
     @overload
-    def get(self, ids: list[str] | tuple[str, ...]) -> list[Document | None]: ...
-    def delete(self, ids: str | Sequence[str] | None = None, *, filter: _Filter | None = None) -> int: ...
+    def get(self, ids: list[str] | list[int] | tuple[_Id, ...]) -> list[Document | None]: ...
+    def delete(self, ids: _Id | Iterable[_Id] | None = None, *, filter: _Filter | None = None) -> int: ...
     def count(self, filter: _Filter | None = None) -> int: ...
     def ids(self, filter: _Filter | None = None) -> list[str]: ...
     def facets(
@@ -551,7 +598,7 @@ def train(
     data: _Path | None = None,
     documents: _Documents | None = None,
     pairs: _Judgments | None = None,
-    config: Mapping[str, Any] | None = None,
+    config: Mapping[str, object] | None = None,
     progress: _Progress = None,
 ) -> tuple[Model, _Json]: ...
 def train_reranker(
@@ -563,7 +610,7 @@ def train_reranker(
     pairs: _Judgments | None = None,
     index: Index | None = None,
     dev_fraction: float = 0.1,
-    config: Mapping[str, Any] | None = None,
+    config: Mapping[str, object] | None = None,
     progress: _Progress = None,
 ) -> tuple[Reranker, _Json]: ...
 def evaluate(

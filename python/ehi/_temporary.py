@@ -62,7 +62,8 @@ class Saved(_Folder):
         library = sys.modules.get("sentence_transformers")
         if library is None or not isinstance(encoder, library.SentenceTransformer):
             raise TypeError(
-                f"a model is an ehi.Model, the path of a folder, or a SentenceTransformer, not {type(encoder)}"
+                "a model must be an ehi.Model, the path of a folder or a SentenceTransformer, "
+                f"not {type(encoder).__name__}"
             )
         super().__init__()
         # The file of its tokenizer tells whether it was used, and a model is known by its files.

@@ -76,6 +76,9 @@ class _Of(Generic[T]):
     def __init__(self, sync: T) -> None:
         self.sync = sync
 
+    def __repr__(self) -> str:
+        return f"Async{self.sync!r}"
+
 
 def _method(
     call: Callable[Concatenate[T, P], R],
@@ -147,10 +150,10 @@ class AsyncIndex(_Of[Index]):
     drop_previous_model = _method(Index.drop_previous_model)
     close = _method(Index.close)
 
-    def scoped(self, filter: Mapping[str, Any] | str) -> AsyncScopedIndex:
+    def scoped(self, filter: Mapping[str, object] | str) -> AsyncScopedIndex:
         return AsyncScopedIndex(self.sync.scoped(filter))
 
-    async def iter(self, filter: Mapping[str, Any] | str | None = None) -> AsyncIterator[Document]:
+    async def iter(self, filter: Mapping[str, object] | str | None = None) -> AsyncIterator[Document]:
         documents = await run(self.sync.iter, filter)
         while page := await run(lambda: list(itertools.islice(documents, 256))):
             for document in page:

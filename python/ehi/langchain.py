@@ -40,7 +40,8 @@ class EhiEmbeddings(Embeddings):
         return self.encoder.encode_document(texts).tolist() if texts else []
 
     def embed_query(self, text: str) -> list[float]:
-        return self.encoder.encode_query(text).tolist()
+        row: list[float] = self.encoder.encode_query(text).tolist()
+        return row
 
     def __repr__(self) -> str:
         return f"EhiEmbeddings({self.encoder!r})"
@@ -74,8 +75,9 @@ class EhiVectorStore(VectorStore):
             self._embeddings = EhiEmbeddings(model)
         return self._embeddings
 
+    # Without `index` there is no store; LangChain has it among its keywords.
     @classmethod
-    def from_texts(
+    def from_texts(  # type: ignore[override]
         cls,
         texts: list[str],
         embedding: Embeddings | None = None,
@@ -159,7 +161,8 @@ class EhiVectorStore(VectorStore):
             raise ValueError(
                 f"relevance from 0 to 1 is known of cosine alone, and this index ranks by {similarity}"
             )
-        hits = self.index.search(query, k, **{"mode": "dense", **kwargs})
+        options: dict[str, Any] = {"mode": "dense", **kwargs}
+        hits = self.index.search(query, k, **options)
         if any(hit.dense is None for hit in hits):
             raise ValueError("relevance from 0 to 1 is known of embeddings alone, not of words")
         return [

@@ -58,13 +58,16 @@ class EhiEmbedding(BaseEmbedding):
         return "EhiEmbedding"
 
     def _get_query_embedding(self, query: str) -> list[float]:
-        return self._encoder.encode_query(query).tolist()
+        row: list[float] = self._encoder.encode_query(query).tolist()
+        return row
 
     def _get_text_embedding(self, text: str) -> list[float]:
-        return self._encoder.encode_document(text).tolist()
+        row: list[float] = self._encoder.encode_document(text).tolist()
+        return row
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
-        return self._encoder.encode_document(texts).tolist()
+        rows: list[list[float]] = self._encoder.encode_document(texts).tolist()
+        return rows
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
         return await run(self._get_query_embedding, query)
@@ -104,7 +107,7 @@ class EhiVectorStore(BasePydanticVectorStore):
     _embed_model: EhiEmbedding | None = PrivateAttr(default=None)
 
     def __init__(self, index: Index | Path, model: Model | Path | None = None, **options: Any) -> None:
-        super().__init__()
+        super().__init__(stores_text=True)
         self._index = opened(index, model, **options)
 
     @classmethod
@@ -157,11 +160,14 @@ class EhiVectorStore(BasePydanticVectorStore):
         check(self._index.add(documents, **{"all_or_none": True, **kwargs}))
         return [node.node_id for node in nodes]
 
-    def delete(self, ref_doc_id: str) -> None:
+    # Further keywords, which LlamaIndex allows, are errors in these four.
+    def delete(self, ref_doc_id: str) -> None:  # type: ignore[override]
         """Deletes the nodes of a document."""
         self._index.delete(filter={"ref_doc_id": {"$eq": ref_doc_id}})
 
-    def delete_nodes(self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None) -> None:
+    def delete_nodes(  # type: ignore[override]
+        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None
+    ) -> None:
         """Deletes the nodes of `node_ids` that pass `filters`."""
         passing = _all_of(node_ids, filters)
         if not passing:
@@ -191,7 +197,7 @@ class EhiVectorStore(BasePydanticVectorStore):
             k = getattr(query, own) or k
         if given := [name for name in sorted(unused) if getattr(query, name) is not None]:
             raise ValueError(f"a query in mode '{mode.value}' has no {', '.join(given)}")
-        options = {"mode": _MODES[mode], "alpha": query.alpha}
+        options: dict[str, Any] = {"mode": _MODES[mode], "alpha": query.alpha}
         options = {name: value for name, value in options.items() if value is not None}
         known_options(kwargs, "k", *options)
         asked: Any = query.query_str
@@ -213,10 +219,10 @@ class EhiVectorStore(BasePydanticVectorStore):
     async def async_add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
         return await run(self.add, nodes, **kwargs)
 
-    async def adelete(self, ref_doc_id: str) -> None:
+    async def adelete(self, ref_doc_id: str) -> None:  # type: ignore[override]
         await run(self.delete, ref_doc_id)
 
-    async def adelete_nodes(
+    async def adelete_nodes(  # type: ignore[override]
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None
     ) -> None:
         await run(self.delete_nodes, node_ids, filters)

@@ -1,15 +1,18 @@
 //! Runs calls of the library without the interpreter's lock, with progress and Ctrl-C.
 
 use std::ops::ControlFlow;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use ehi::{Progress, Tick};
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
+use crate::arguments::wrong_type;
 use crate::errors::{StoreError, exception};
+use crate::logs;
 
 /// How often a long call checks for signals and reports progress.
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -28,7 +31,7 @@ fn begin(py: Python<'_>) -> PyResult<()> {
     let own = std::process::id();
     let first = AT_WORK.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed);
     if first.is_ok() || first == Err(own) {
-        return Ok(());
+        return logs::refresh(py);
     }
     let error = StoreError::new_err(
         "this process was forked from one in which ehi was at work, whose threads did not come along; \
@@ -38,30 +41,48 @@ fn begin(py: Python<'_>) -> PyResult<()> {
     Err(error)
 }
 
+/// What is done now and then during a call, with the interpreter's lock.
+fn meanwhile(py: Python<'_>) -> PyResult<()> {
+    py.check_signals()?;
+    logs::refresh(py)?;
+    logs::hand_over(py)
+}
+
 /// Runs a short call.
 pub fn run<T: Send>(py: Python<'_>, work: impl FnOnce() -> ehi::Result<T> + Send) -> PyResult<T> {
     begin(py)?;
-    py.detach(work).map_err(|error| exception(py, error))
+    let result = py.detach(work);
+    logs::hand_over(py)?;
+    result.map_err(|error| exception(py, error))
 }
 
-/// Runs a call on parts of its input, `each` per thread, and checks for Ctrl-C between them. `work` gets the
-/// start of its part; for an empty input it is called once with nothing.
+static THREADS: OnceLock<usize> = OnceLock::new();
+
+/// Runs a call on parts of its input, at most `each` per thread, and checks for Ctrl-C between them. `work`
+/// gets the start of its part; for an empty input it is called once with nothing.
 pub fn in_parts<I: Sync, T: Send>(
     py: Python<'_>,
     given: &[I],
     each: usize,
     work: impl Fn(usize, &[I]) -> ehi::Result<Vec<T>> + Sync,
 ) -> PyResult<Vec<T>> {
-    // Asking for the number of threads reads files, which takes as long as a search.
-    let threads =
-        if given.len() <= each { 1 } else { std::thread::available_parallelism().map_or(1, usize::from) };
-    let size = each * threads;
+    // Asking for their number reads files, which takes as long as a search.
+    let threads = if given.len() <= 1 {
+        1
+    } else {
+        *THREADS.get_or_init(|| available_parallelism().map_or(1, usize::from))
+    };
+    // How long one takes is known after the first: a question may be a word or a page.
+    let mut size = threads;
     let mut results = Vec::new();
     let mut begin = 0;
     loop {
         let end = given.len().min(begin + size);
         py.check_signals()?;
+        let begun = Instant::now();
         results.extend(run(py, || work(begin, &given[begin..end]))?);
+        let times = INTERVAL.as_secs_f64() / begun.elapsed().as_secs_f64().max(1e-6);
+        size = ((size as f64 * times) as usize).clamp(threads, each * threads);
         if end == given.len() {
             return Ok(results);
         }
@@ -77,7 +98,7 @@ pub fn interruptible<T: Send>(
     begin(py)?;
     let mut raised = None;
     let result = py.detach(|| {
-        work(&mut || match Python::attach(|py| py.check_signals()) {
+        work(&mut || match Python::attach(meanwhile) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => {
                 raised = Some(error);
@@ -85,6 +106,7 @@ pub fn interruptible<T: Send>(
             }
         })
     });
+    logs::hand_over(py)?;
     match raised {
         Some(raised) => Err(raised),
         None => result.map_err(|error| exception(py, error)),
@@ -107,7 +129,7 @@ impl Listener {
             Some(_) if are_bars => Some(py.import("ehi._progress")?.getattr("Bars")?.call0()?.unbind()),
             Some(own) if own.bind(py).is_instance_of::<PyBool>() => None,
             Some(own) if !own.bind(py).is_callable() => {
-                return Err(PyTypeError::new_err("`progress` is a function, or True for bars of tqdm"));
+                return Err(wrong_type("progress", "a function, or True for bars of tqdm", own.bind(py)));
             }
             function => function,
         };
@@ -149,7 +171,7 @@ pub fn watched<T: Send>(
             }
             told = Some(Instant::now());
             let heard = Python::attach(|py| {
-                py.check_signals()?;
+                meanwhile(py)?;
                 listener.tell(py, now)
             });
             match heard {
@@ -164,6 +186,7 @@ pub fn watched<T: Send>(
         work(&mut on_progress)
     });
     let closed = listener.close(py);
+    logs::hand_over(py)?;
     match (result, raised) {
         // Also if the call had already finished.
         (_, Some(raised)) => Err(raised),

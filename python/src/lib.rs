@@ -2,13 +2,15 @@
 //!
 //! `index/` has the store, `search.rs` search results, `model.rs` models, `training.rs` training. `call.rs`
 //! runs a call without the interpreter's lock, `errors.rs` turns failures into exceptions, and `value.rs`
-//! converts data between the two languages.
+//! converts data between the two languages. `logs.rs` hands what the library reports to `logging`.
 
+mod arguments;
 mod arrow;
 mod call;
 mod columns;
 mod errors;
 mod index;
+mod logs;
 mod model;
 mod options;
 mod records;
@@ -39,7 +41,8 @@ mod _ehi {
 
     #[pymodule_init]
     fn init(module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
-        super::errors::init(module.py())
+        super::errors::init(module.py())?;
+        super::logs::init(module.py())
     }
 
     #[pymodule_export]

@@ -10,10 +10,11 @@ use numpy::{IxDyn, PyArray1, PyArrayDyn, PyArrayMethods};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
+use crate::arguments;
 use crate::call::{in_parts, interruptible, run, watched};
 use crate::columns::one_or_more;
 use crate::errors::{InputError, ModelError};
-use crate::options::{SIMILARITIES, Whole, distillation, one_of, parse, whole_or_none};
+use crate::options::{PRECISIONS, SIMILARITIES, Whole, distillation, one_of, whole_or_none};
 use crate::training::TrainingData;
 use crate::value::{plain, quoted};
 
@@ -78,7 +79,9 @@ fn directory(py: Python<'_>, path: PathBuf) -> PyResult<PathBuf> {
         return Ok(path);
     }
     let missing = format!("there is no folder {}", path.display());
-    let (kind, message) = match hub_name(&path) {
+    // Beside folders that exist, a name is that of another one, mistyped, rather than of one on the hub.
+    let is_local = path.parent().is_some_and(|parent| !parent.as_os_str().is_empty() && parent.exists());
+    let (kind, message) = match hub_name(&path).filter(|_| !is_local) {
         None => ("NotAModel", missing),
         Some(name) => match py.detach(|| fetch(name)) {
             Ok(found) => return Ok(found),
@@ -132,9 +135,9 @@ impl Model {
     fn new(
         py: Python<'_>,
         path: &Bound<'_, PyAny>,
-        dim: Option<Whole>,
-        query_prompt: Option<String>,
-        document_prompt: Option<String>,
+        #[pyo3(from_py_with = arguments::dim)] dim: Option<Whole>,
+        #[pyo3(from_py_with = arguments::query_prompt)] query_prompt: Option<String>,
+        #[pyo3(from_py_with = arguments::document_prompt)] document_prompt: Option<String>,
     ) -> PyResult<Self> {
         open(py, Source::new(path)?, settings(dim, query_prompt, document_prompt)?)
     }
@@ -192,13 +195,13 @@ impl Model {
     fn distil(
         &self,
         py: Python<'_>,
-        data: Option<PathBuf>,
+        #[pyo3(from_py_with = arguments::data)] data: Option<PathBuf>,
         documents: Option<&Bound<'_, PyAny>>,
         pairs: Option<&Bound<'_, PyAny>>,
-        kind: &str,
-        texts: Option<Whole>,
-        passes: Option<Whole>,
-        seed: Whole,
+        #[pyo3(from_py_with = arguments::kind)] kind: &str,
+        #[pyo3(from_py_with = arguments::texts)] texts: Option<Whole>,
+        #[pyo3(from_py_with = arguments::passes)] passes: Option<Whole>,
+        #[pyo3(from_py_with = arguments::seed)] seed: Whole,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         let options = distillation(kind, texts, passes, seed)?;
@@ -239,8 +242,12 @@ pub struct Reranker {
 impl Reranker {
     #[new]
     #[pyo3(signature = (path, *, precision = "f32"))]
-    fn new(py: Python<'_>, path: PathBuf, precision: &str) -> PyResult<Self> {
-        let precision: EncoderPrecision = parse("precision", precision)?;
+    fn new(
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::path)] path: PathBuf,
+        #[pyo3(from_py_with = arguments::precision)] precision: &str,
+    ) -> PyResult<Self> {
+        let precision = one_of("precision", precision, &PRECISIONS)?;
         let path = directory(py, path)?;
         let load = LoadOptions::new().encoder_precision(precision);
         let reranker = run(py, || Ok(load.reranker(&path)?))?;
@@ -257,7 +264,7 @@ impl Reranker {
     fn score<'py>(
         &self,
         py: Python<'py>,
-        question: &str,
+        #[pyo3(from_py_with = arguments::question)] question: &str,
         documents: Vec<String>,
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
         let scores = in_parts(py, &documents, TEXTS, |_, part| {
@@ -294,12 +301,12 @@ impl Encoder {
     fn new(
         py: Python<'_>,
         model: &Bound<'_, PyAny>,
-        precision: &str,
-        dim: Option<Whole>,
-        query_prompt: Option<String>,
-        document_prompt: Option<String>,
+        #[pyo3(from_py_with = arguments::precision)] precision: &str,
+        #[pyo3(from_py_with = arguments::dim)] dim: Option<Whole>,
+        #[pyo3(from_py_with = arguments::query_prompt)] query_prompt: Option<String>,
+        #[pyo3(from_py_with = arguments::document_prompt)] document_prompt: Option<String>,
     ) -> PyResult<Self> {
-        let precision: EncoderPrecision = parse("precision", precision)?;
+        let precision = one_of("precision", precision, &PRECISIONS)?;
         let mut given = settings(dim, query_prompt, document_prompt)?;
         let (source, settings) = match model.cast::<Model>() {
             Ok(_) if !given.is_empty() => {
@@ -358,7 +365,12 @@ impl Encoder {
     /// >>> ehi.Encoder("models/scifact-minilm").read_text("Green tea", "query")["tokens"]
     /// ['[CLS]', 'green', 'tea', '[SEP]']
     #[pyo3(signature = (text, role = "document"))]
-    fn read_text(&self, py: Python<'_>, text: &str, role: &str) -> PyResult<Py<PyAny>> {
+    fn read_text(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::text)] text: &str,
+        #[pyo3(from_py_with = arguments::role)] role: &str,
+    ) -> PyResult<Py<PyAny>> {
         let role = one_of("role", role, &[("query", Role::Query), ("document", Role::Document)])?;
         plain(py, &run(py, || Ok(self.encoder.read_text(text, role)?))?)
     }
@@ -395,7 +407,7 @@ impl Encoder {
     }
 }
 
-/// Texts per thread between checks for Ctrl-C.
+/// Most texts per thread between checks for Ctrl-C.
 const TEXTS: usize = 16;
 
 impl Encoder {

@@ -8,17 +8,22 @@ use ehi::train::{DistilOptions, QueryEncoderChoice};
 use ehi::{Analyzer, Durability, Filter, IndexBuilder, Judgment, Similarity};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyList, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyList, PyString, PyTuple};
 use serde_json::Value;
 
-use crate::columns::{one_or_more, strings};
+pub use crate::arguments::Whole;
+use crate::arguments::{Argument, ID_NOT_FLOAT, wrong_type};
+use crate::columns::{self, strings};
 use crate::errors::{InputError, exception};
 use crate::model::model;
 use crate::records::{Rows, dictionaries, frame};
-use crate::value::{from_python, of_data, type_name};
+use crate::value::{from_python, in_member, is_of_data, of_data, type_name};
 
 pub const SIMILARITIES: [(&str, Similarity); 3] =
     [("cosine", Similarity::Cosine), ("dot", Similarity::DotProduct), ("manhattan", Similarity::Manhattan)];
+
+pub const PRECISIONS: [(&str, EncoderPrecision); 2] =
+    [("f32", EncoderPrecision::F32), ("int8", EncoderPrecision::Int8)];
 
 const DURABILITIES: [(&str, Durability); 3] =
     [("none", Durability::None), ("on_flush", Durability::OnFlush), ("every_batch", Durability::EveryBatch)];
@@ -49,7 +54,10 @@ pub fn seconds(name: &str, value: f64) -> PyResult<Duration> {
 
 /// A filter from a dictionary or from JSON.
 pub fn filter(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Filter> {
-    let json = from_python(value)?;
+    if !value.is_instance_of::<PyDict>() && !value.is_instance_of::<PyString>() {
+        return Err(wrong_type("filter", "a dictionary or its JSON", value));
+    }
+    let json = from_python(value).map_err(|error| in_member(py, "filter", &error))?;
     let filter = json.as_str().map_or_else(|| Filter::from_json(&json), str::parse);
     filter.map_err(|error| exception(py, error.into()))
 }
@@ -71,7 +79,7 @@ pub fn chosen(
     passing: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Chosen> {
     match (ids, passing) {
-        (Some(ids), None) => Ok(Chosen::Ids(one_or_more("ids", ids)?.0)),
+        (Some(ids), None) => Ok(Chosen::Ids(columns::ids("ids", ids)?.0)),
         (None, Some(passing)) => Ok(Chosen::Passing(filter(py, passing)?)),
         _ => Err(PyTypeError::new_err("give either `ids` or `filter`")),
     }
@@ -89,6 +97,15 @@ pub fn judgments<'py>(given: &Bound<'py, PyAny>) -> PyResult<Vec<Judgment>> {
         names.iter().cloned().zip(row.try_iter()?).map(|(name, value)| Ok((name, value?))).collect()
     };
     if let Some(Rows { columns, rows }) = frame(given)? {
+        let has = |name: &str| columns.iter().any(|own| own == name);
+        let known = |name: &String| [&OF_JUDGMENTS[..], &OF_STANDINGS].concat().contains(&&**name);
+        if !has("question") || !has("id") || !columns.iter().all(known) {
+            return Err(InputError::new_err(format!(
+                "`pairs` has the columns {}; expected are `question` and `id`, and, if there are any, `grade`, \
+                 `weight` and `time`",
+                columns.join(", ")
+            )));
+        }
         let rows = rows.try_iter()?.enumerate();
         return rows.map(|(place, row)| judgment(place, fields(&columns, row?)?)).collect();
     }
@@ -119,7 +136,10 @@ fn judgment(place: usize, fields: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<J
             let found = value.repr().map_or_else(|_| type_name(value), |found| found.to_string());
             InputError::new_err(format!("pair {place}: `{name}` is {found}; expected {expected}"))
         };
-        let found = of_data(value, &mut 0).map_err(|_| wrong("a string or a number"))?;
+        let found = of_data(value, &mut 0).map_err(|error| match is_of_data(value.py(), &error) {
+            true => wrong("a string or a number"),
+            false => error,
+        })?;
         match (&**name, found) {
             ("grade", Value::Null) if !value.is_none() => {
                 return Err(wrong("a whole number, or no grade at all"));
@@ -129,6 +149,7 @@ fn judgment(place: usize, fields: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<J
             ("question", _) => return Err(wrong("a string")),
             ("id", Value::String(text)) => own[1] = Some(text),
             ("id", Value::Number(id)) if !id.is_f64() => own[1] = Some(id.to_string()),
+            ("id", Value::Number(_)) => return Err(wrong(ID_NOT_FLOAT)),
             ("id", _) => return Err(wrong("a string or a whole number")),
             ("grade", found) => {
                 let number =
@@ -173,9 +194,6 @@ pub fn questions(name: &str, given: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<S
     given.map_or_else(|| Ok(Vec::new()), |given| strings(name, given))
 }
 
-/// A whole number of a caller, of any size.
-pub type Whole = i128;
-
 /// A whole number that is not negative and fits its type.
 pub fn whole<T: TryFrom<Whole>>(name: &str, value: Whole) -> PyResult<T> {
     T::try_from(value).map_err(|_| {
@@ -187,14 +205,6 @@ pub fn whole<T: TryFrom<Whole>>(name: &str, value: Whole) -> PyResult<T> {
 
 pub fn whole_or_none<T: TryFrom<Whole>>(name: &str, value: Option<Whole>) -> PyResult<Option<T>> {
     value.map(|value| whole(name, value)).transpose()
-}
-
-/// The value of a keyword; an error about its type names it.
-pub fn keyword<'a, 'py, T: FromPyObject<'a, 'py>>(name: &str, value: &'a Bound<'py, PyAny>) -> PyResult<T> {
-    value.extract().map_err(|error: T::Error| {
-        let error: PyErr = error.into();
-        PyTypeError::new_err(format!("`{name}`: {}", error.value(value.py())))
-    })
 }
 
 /// How a fast encoder of questions is made.
@@ -232,29 +242,32 @@ pub fn builder(
             continue;
         }
         builder = match name {
-            "similarity" => builder.similarity(one_of(name, keyword(name, &value)?, &SIMILARITIES)?),
-            "durability" => builder.durability(one_of(name, keyword(name, &value)?, &DURABILITIES)?),
-            "codes" => builder.codes(keyword(name, &value)?),
-            "words" => match keyword::<&str>(name, &value)? {
+            "similarity" => builder.similarity(one_of(name, Argument::read(name, &value)?, &SIMILARITIES)?),
+            "durability" => builder.durability(one_of(name, Argument::read(name, &value)?, &DURABILITIES)?),
+            "codes" => builder.codes(Argument::read(name, &value)?),
+            "words" => match <&str>::read(name, &value)? {
                 "none" => builder.analyzer(None),
                 text => builder.analyzer(parse::<Analyzer>(name, text)?),
             },
             "precision" => {
-                builder.encoder_precision(parse::<EncoderPrecision>(name, keyword(name, &value)?)?)
+                builder.encoder_precision(one_of(name, Argument::read(name, &value)?, &PRECISIONS)?)
             }
-            "wait" => builder.lock_wait(seconds(name, keyword(name, &value)?)?),
+            "wait" => builder.lock_wait(seconds(name, Argument::read(name, &value)?)?),
             "passages" => {
                 is_sized = false;
                 if value.is(&*PyBool::new(py, false)) {
                     builder.whole_documents()
                 } else {
-                    let (tokens, overlap) = keyword(name, &value)?;
-                    builder.passages(tokens, overlap)
+                    let expected = "a pair of tokens and overlap, such as (200, 40), or False";
+                    let pair = if value.is_instance_of::<PyString>() { None } else { value.extract().ok() };
+                    let (tokens, overlap): (Whole, Whole) =
+                        pair.ok_or_else(|| wrong_type(name, expected, &value))?;
+                    builder.passages(whole(name, tokens)?, whole(name, overlap)?)
                 }
             }
-            "expires" => builder.expires(keyword::<String>(name, &value)?),
-            "lazy_encoder" => builder.lazy_encoder(keyword(name, &value)?),
-            "own_model" => builder.own_model(keyword(name, &value)?),
+            "expires" => builder.expires(String::read(name, &value)?),
+            "lazy_encoder" => builder.lazy_encoder(Argument::read(name, &value)?),
+            "own_model" => builder.own_model(Argument::read(name, &value)?),
             "model" => builder.expect_model(&model(py, &value)?.bundle),
             _ => builder,
         };

@@ -5,15 +5,16 @@ use std::io::Cursor;
 
 use ehi::data::{DataError, Format, Input, Records};
 use ehi::{Document, InsertSummary};
-use pyo3::exceptions::{PyException, PyTypeError, PyUserWarning};
+use pyo3::exceptions::{PyTypeError, PyUserWarning};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyString, PyTuple};
 use serde_json::{Map, Value, json};
 
+use crate::arguments::ID_NOT_FLOAT;
 use crate::arrow;
 use crate::columns::values;
 use crate::errors::InputError;
-use crate::value::{of_data, plain_values, text, type_name};
+use crate::value::{is_of_data, of_data, plain_values, text, type_name};
 
 /// Rows between checks for Ctrl-C.
 const ROWS: usize = 1024;
@@ -176,11 +177,13 @@ impl Reader {
         }
         let id = id(&record);
         if let Some((field, error)) = bad {
-            // Such as Ctrl-C.
-            if !error.is_instance_of::<PyException>(py) {
+            // Such as Ctrl-C, or too little memory.
+            if !is_of_data(py, &error) {
                 return Err(error);
             }
             self.refuse(id, field, error.value(py).to_string());
+        } else if let Some((field, error)) = bad_id(&mut record) {
+            self.refuse(id, Some(field), error);
         } else if let Some((field, error)) = missing(&record) {
             self.refuse(id, Some(field.to_owned()), error.to_owned());
         } else {
@@ -208,7 +211,10 @@ impl Reader {
         }
         let is_other = self.are_columns && name == "metadata" && !found.is_object() && !found.is_null();
         if is_other {
-            return Err(PyTypeError::new_err(format!("metadata is a dictionary, not {}", type_name(value))));
+            return Err(PyTypeError::new_err(format!(
+                "metadata must be a dictionary, not {}",
+                type_name(value)
+            )));
         }
         Ok(found)
     }
@@ -233,6 +239,27 @@ fn id(record: &Map<String, Value>) -> Option<String> {
         Value::Number(id) => Some(id.to_string()),
         _ => None,
     }
+}
+
+/// Why a record has no usable id, where a file's rules do not say what to do in Python. An `id` that repeats
+/// the `_id` is left out.
+fn bad_id(record: &mut Map<String, Value>) -> Option<(String, String)> {
+    let named =
+        |name: &str| record.iter().find(|(own, value)| own.eq_ignore_ascii_case(name) && !value.is_null());
+    let (underlined, plain) = (named("_id"), named("id"));
+    let (name, id) = underlined.or(plain)?;
+    if id.is_f64() {
+        return Some((name.clone(), format!("`{name}` is {id}; it must be {ID_NOT_FLOAT}")));
+    }
+    let (Some((_, underlined)), Some((name, plain))) = (underlined, plain) else { return None };
+    let as_text = |id: &Value| id.as_str().map_or_else(|| id.to_string(), str::to_owned);
+    let name = name.clone();
+    if as_text(underlined) == as_text(plain) {
+        record.remove(&name);
+        return None;
+    }
+    let error = format!("`_id` is {underlined} and `{name}` is {plain}; leave one out, or rename it");
+    Some((name, error))
 }
 
 /// What a record of fields without names of its own lacks.
@@ -277,7 +304,9 @@ pub fn documents(given: &Bound<'_, PyAny>) -> PyResult<Given> {
         }
         return Ok(reader.finish());
     }
-    if given.hasattr("__arrow_c_stream__")? {
+    // A column of structs of pyarrow may have rows that are null, of which a table has none.
+    let is_column = given.hasattr("to_pylist")? && !given.hasattr("schema")?;
+    if given.hasattr("__arrow_c_stream__")? && !is_column {
         return of_arrow(given);
     }
     let mut reader = Reader::new(None)?;
@@ -290,7 +319,7 @@ pub fn documents(given: &Bound<'_, PyAny>) -> PyResult<Given> {
                 return Err(PyTypeError::new_err(what));
             }
             Err(_) => {
-                let error = format!("a row is a dictionary, not {}", type_name(&item));
+                let error = format!("a row must be a dictionary, not {}", type_name(&item));
                 reader.refuse(None, None, error);
                 reader.row += 1;
             }
@@ -401,7 +430,7 @@ pub fn frame<'py>(given: &Bound<'py, PyAny>) -> PyResult<Option<Rows<'py>>> {
 pub fn dictionaries<'py>(name: &str, given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
     let not_rows = |what: &str| {
         let found = type_name(given);
-        PyTypeError::new_err(format!("`{name}` is a frame or an iterable of rows, not {found}{what}"))
+        PyTypeError::new_err(format!("`{name}` must be a frame or an iterable of rows, not {found}{what}"))
     };
     if given.is_instance_of::<PyString>() {
         return Err(not_rows(""));
@@ -418,5 +447,8 @@ pub fn dictionaries<'py>(name: &str, given: &Bound<'py, PyAny>) -> PyResult<Boun
     } else {
         plain_values(given)?
     };
-    rows.try_iter().map_err(|_| not_rows(""))
+    match rows.hasattr("__iter__")? || rows.hasattr("__getitem__")? {
+        true => rows.try_iter(),
+        false => Err(not_rows("")),
+    }
 }

@@ -3,59 +3,110 @@
 use std::sync::Arc;
 
 use ehi::search::QuestionWords;
-use ehi::{InputError, Question, SearchRequest};
+use ehi::{Question, SearchRequest};
 use numpy::{IntoPyArray, PyArray1};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyIterator, PyList, PyString, PyTuple};
 use serde_json::{Map, Value, json};
 
-use crate::errors::exception;
+use crate::arguments::{self, Argument, wrong_type};
+use crate::errors::{InputError, exception};
 use crate::model::Reranker;
-use crate::options::{Whole, keyword, whole};
+use crate::options::{self, Whole, one_of, whole};
 use crate::shards::TermStatistics;
 use crate::value::{from_python, in_member, plain, to_python};
 
-/// Keywords that are whole numbers.
-const WHOLE: [&str; 3] = ["beam", "passages", "per_group"];
+/// Keywords of a search besides `k`, as `check` knows them, and those that need no check.
+const KEYWORDS: [&str; 20] = [
+    "beam",
+    "recall",
+    "exact",
+    "mode",
+    "alpha",
+    "rrf",
+    "bm25",
+    "filter",
+    "codes",
+    "encoder",
+    "ids_only",
+    "passages",
+    "group_by",
+    "per_group",
+    "reranker",
+    "rerank_depth",
+    "parallel",
+    "no_memory",
+    "unlogged",
+    "leaves",
+];
+
+/// Refuses a keyword that does not exist, and a value of the wrong type.
+fn check(name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    let known = |known: &[&str]| {
+        let known: Vec<_> = known.iter().map(|name| (*name, ())).collect();
+        one_of(name, Argument::read(name, value)?, &known)
+    };
+    match name {
+        "beam" if value.is_instance_of::<PyString>() => match String::read(name, value)? {
+            all if all == "all" => Ok(()),
+            other => {
+                Err(InputError::new_err(format!("`beam` is `{other}`; it must be a whole number or `all`")))
+            }
+        },
+        "beam" | "passages" | "per_group" => whole::<usize>(name, Argument::read(name, value)?).map(drop),
+        "mode" => known(&["best", "dense", "lexical", "hybrid"]),
+        "encoder" => known(&["fast", "full"]),
+        "group_by" => String::read(name, value).map(drop),
+        "recall" | "alpha" | "rrf" => f64::read(name, value).map(drop),
+        "exact" | "codes" | "ids_only" | "parallel" | "no_memory" | "unlogged" => {
+            bool::read(name, value).map(drop)
+        }
+        "bm25" => match value.extract::<(f64, f64)>() {
+            Ok(_) => Ok(()),
+            Err(_) => Err(wrong_type(name, "a pair of the numbers k1 and b, such as (1.2, 0.75)", value)),
+        },
+        "leaves" => match value.extract::<Vec<u32>>() {
+            Ok(_) => Ok(()),
+            Err(_) => Err(wrong_type(name, "a list of the numbers of leaves", value)),
+        },
+        _ => {
+            let known = KEYWORDS.join(", ");
+            Err(PyTypeError::new_err(format!("unknown keyword `{name}`; known are k, {known}, statistics")))
+        }
+    }
+}
 
 /// A request from the keywords of a search: those of `SearchRequest::from_json`, `reranker`, `rerank_depth`
 /// and `statistics`.
 pub fn request(py: Python<'_>, k: Whole, options: Option<&Bound<'_, PyDict>>) -> PyResult<SearchRequest> {
-    let (mut rerank, mut statistics) = (None, None);
+    let (mut rerank, mut statistics, mut filter) = (None, None, None);
     let mut depth = None;
     let mut json = Map::from_iter([("k".to_owned(), whole::<usize>("k", k)?.into())]);
     for (name, value) in options.into_iter().flatten().filter(|(_, value)| !value.is_none()) {
         match name.extract::<&str>()? {
-            "reranker" => {
-                let expected = |_| PyTypeError::new_err("`reranker` is a Reranker: ehi.Reranker(path)");
+            name @ "reranker" => {
+                let expected = |_| wrong_type(name, "an ehi.Reranker", &value);
                 rerank = Some(value.cast::<Reranker>().map_err(expected)?.get().reranker.clone());
             }
-            "rerank_depth" => depth = Some(whole("rerank_depth", keyword("rerank_depth", &value)?)?),
-            "statistics" => {
-                let expected = |_| PyTypeError::new_err("`statistics` are of `ehi.shards.term_statistics`");
+            "rerank_depth" => depth = Some(whole("rerank_depth", Argument::read("rerank_depth", &value)?)?),
+            name @ "statistics" => {
+                let expected = |_| wrong_type(name, "of ehi.shards.term_statistics", &value);
                 statistics =
                     Some(Arc::clone(&value.cast::<TermStatistics>().map_err(expected)?.get().statistics));
             }
-            name if WHOLE.contains(&name) && !value.is_instance_of::<PyString>() => {
-                json.insert(name.to_owned(), whole::<usize>(name, keyword(name, &value)?)?.into());
-            }
+            "filter" => filter = Some(options::filter(py, &value)?),
             name => {
+                check(name, &value)?;
                 let value = from_python(&value).map_err(|error| in_member(py, name, &error))?;
                 json.insert(name.to_owned(), value);
             }
         }
     }
-    let mut read = SearchRequest::from_json(Value::Object(json)).map_err(|error| match error {
-        ehi::Error::Input(InputError::BadRequest { reason })
-            if reason.starts_with("unknown field") || reason.contains(": invalid type: ") =>
-        {
-            PyTypeError::new_err(reason)
-        }
-        error => exception(py, error),
-    })?;
+    let mut read = SearchRequest::from_json(Value::Object(json)).map_err(|error| exception(py, error))?;
     read.statistics = statistics;
+    read.filter = filter.map(Arc::new);
     Ok(match rerank {
         Some(reranker) => read.rerank(&reranker, depth.unwrap_or(RERANK_DEPTH)),
         None if depth.is_some() => {
@@ -131,8 +182,11 @@ impl Hit {
 impl Hit {
     #[new]
     fn new(fields: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if !fields.is_instance_of::<PyDict>() {
+            return Err(wrong_type("fields", "a dictionary", fields));
+        }
         let hit = serde_json::from_value(from_python(fields)?)
-            .map_err(|error| PyValueError::new_err(format!("the fields of a hit: {error}")))?;
+            .map_err(|error| InputError::new_err(format!("the fields of a hit: {error}")))?;
         Ok(Self { hit, own: PyOnceLock::new() })
     }
 
@@ -228,7 +282,12 @@ impl Hit {
     /// An excerpt for a question, of about `bytes` bytes of UTF-8: its text, its place in the hit's text, and
     /// the places of the question's words; `start`, `end` and `marks` are in bytes.
     #[pyo3(signature = (question, bytes = 480))]
-    fn snippet(&self, py: Python<'_>, question: &str, bytes: Whole) -> PyResult<Py<PyAny>> {
+    fn snippet(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::question)] question: &str,
+        #[pyo3(from_py_with = arguments::bytes)] bytes: Whole,
+    ) -> PyResult<Py<PyAny>> {
         let bytes = whole("bytes", bytes)?;
         let part = self.hit.snippet(&QuestionWords::of(question), bytes);
         let text = &self.hit.document.text[part.start..part.end];
@@ -249,6 +308,11 @@ impl Hit {
 
     fn __eq__(&self, py: Python<'_>, other: &Self) -> PyResult<bool> {
         self.as_dict(py)?.bind(py).eq(other.as_dict(py)?)
+    }
+
+    /// Of the id alone: metadata may be changed.
+    fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
+        PyString::new(py, &self.hit.id).hash()
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
@@ -347,7 +411,7 @@ impl SearchResult {
     fn new(
         py: Python<'_>,
         hits: Vec<Py<Hit>>,
-        question: Option<String>,
+        #[pyo3(from_py_with = arguments::question)] question: Option<String>,
         about: Py<PyDict>,
     ) -> PyResult<Self> {
         let hits = PyList::new(py, hits)?.unbind();
@@ -490,7 +554,10 @@ impl SearchResult {
         let listed = hits.iter().take(LISTED).map(|hit| Ok(format!("\n  {},", hit.repr()?)));
         let listed: String = listed.collect::<PyResult<_>>()?;
         Ok(match hits.len() {
-            0 => "SearchResult([])".to_owned(),
+            0 => match self.part(py, "notes")?.extract::<Vec<String>>()? {
+                notes if notes.is_empty() => "SearchResult([])".to_owned(),
+                notes => format!("SearchResult([], notes={})", PyList::new(py, notes)?.repr()?),
+            },
             all if all > LISTED => format!("SearchResult([{listed}\n  … {} more hits\n])", all - LISTED),
             _ => format!("SearchResult([{listed}\n])"),
         })

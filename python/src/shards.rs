@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use serde_json::Deserializer;
 
+use crate::arguments;
 use crate::call::run;
 use crate::errors::{InputError as Bad, exception};
 use crate::index::Index;
@@ -84,7 +85,11 @@ impl Judgments {
 
     /// The documents judged for a question, apart from case and punctuation, as tuples for `candidates` and
     /// `fuse`: id, how far they move, and what a hit says as `judged`.
-    fn of(&self, py: Python<'_>, question: &str) -> PyResult<Vec<Moved>> {
+    fn of(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::question)] question: &str,
+    ) -> PyResult<Vec<Moved>> {
         let tuple = |own: MovedDocument| Ok((own.id, own.moved, plain(py, &own.judged)?));
         self.questions.documents(question).into_iter().map(tuple).collect()
     }
@@ -150,7 +155,12 @@ fn term_statistics(py: Python<'_>, index: &Index) -> PyResult<TermStatistics> {
 
 /// The `beam` most probable leaves for an embedding, `[dim]`, best first.
 #[pyfunction]
-fn route(py: Python<'_>, model: &Model, vector: &Bound<'_, PyAny>, beam: Whole) -> PyResult<Vec<u32>> {
+fn route(
+    py: Python<'_>,
+    model: &Model,
+    vector: &Bound<'_, PyAny>,
+    #[pyo3(from_py_with = arguments::beam)] beam: Whole,
+) -> PyResult<Vec<u32>> {
     let beam = whole("beam", beam)?;
     let vector = one(vector)?;
     let routed = run(py, || model.bundle.route(&vector, beam))?;
@@ -159,7 +169,7 @@ fn route(py: Python<'_>, model: &Model, vector: &Bound<'_, PyAny>, beam: Whole) 
 
 /// The text that an encoder reads of a question with operators: everything that is not excluded.
 #[pyfunction]
-fn plain_question(question: &str) -> String {
+fn plain_question(#[pyo3(from_py_with = arguments::question)] question: &str) -> String {
     ehi::search::plain_question(question)
 }
 
@@ -172,9 +182,9 @@ fn plain_question(question: &str) -> String {
 fn candidates(
     py: Python<'_>,
     index: &Index,
-    text: Option<String>,
+    #[pyo3(from_py_with = arguments::text)] text: Option<String>,
     vector: Option<&Bound<'_, PyAny>>,
-    depth: Whole,
+    #[pyo3(from_py_with = arguments::depth)] depth: Whole,
     moved: Vec<Moved>,
     options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<(Vec<Candidate>, bool, usize)> {
@@ -196,7 +206,11 @@ fn candidates(
 /// Refuses options of a search that do not exist, exclude each other or have values of another kind.
 #[pyfunction]
 #[pyo3(signature = (k, **options))]
-fn check(py: Python<'_>, k: Whole, options: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+fn check(
+    py: Python<'_>,
+    #[pyo3(from_py_with = arguments::k)] k: Whole,
+    options: Option<&Bound<'_, PyDict>>,
+) -> PyResult<()> {
     request(py, k, options).map(drop)
 }
 
@@ -207,8 +221,8 @@ fn check(py: Python<'_>, k: Whole, options: Option<&Bound<'_, PyDict>>) -> PyRes
 fn fuse(
     py: Python<'_>,
     candidates: Vec<Candidate>,
-    depth: Whole,
-    k: Whole,
+    #[pyo3(from_py_with = arguments::depth)] depth: Whole,
+    #[pyo3(from_py_with = arguments::k)] k: Whole,
     moved: Vec<Moved>,
     options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Py<PyAny>> {
@@ -231,9 +245,9 @@ fn fuse(
 fn make_tree(
     py: Python<'_>,
     index: &Index,
-    path: PathBuf,
-    leaves: Option<Whole>,
-    passes: Option<Whole>,
+    #[pyo3(from_py_with = arguments::path)] path: PathBuf,
+    #[pyo3(from_py_with = arguments::leaves)] leaves: Option<Whole>,
+    #[pyo3(from_py_with = arguments::passes)] passes: Option<Whole>,
 ) -> PyResult<Py<PyAny>> {
     let leaves = whole_or_none("leaves", leaves)?;
     let passes = whole_or_none("passes", passes)?;
@@ -268,7 +282,7 @@ fn compare(py: Python<'_>, questions: Vec<(Vec<String>, Vec<String>, Vec<String>
 
 /// Whether `Index.learn` sets a question aside, by a hash of its words.
 #[pyfunction]
-fn is_held_out(question: &str) -> bool {
+fn is_held_out(#[pyo3(from_py_with = arguments::question)] question: &str) -> bool {
     train::is_held_out(question)
 }
 
@@ -311,8 +325,8 @@ impl Records {
 fn read(
     py: Python<'_>,
     source: &Bound<'_, PyAny>,
-    id: Option<String>,
-    title: Option<String>,
+    #[pyo3(from_py_with = arguments::id)] id: Option<String>,
+    #[pyo3(from_py_with = arguments::title)] title: Option<String>,
     text: Option<Vec<String>>,
     metadata: Option<Vec<String>>,
 ) -> PyResult<Records> {

@@ -8,12 +8,14 @@ use ehi::eval::{EvalOptions, evaluate as evaluate_index};
 use ehi::train::{RerankerConfig, RerankerTrainer, TrainConfig, Trainer, TrainingSet};
 use ehi::{Document, Judgment, QueryEncoder};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
+use crate::arguments::{self, wrong_type};
 use crate::call::{run, watched};
 use crate::errors::InputError;
 use crate::index::Index;
 use crate::model::{Model, Reranker};
-use crate::options::{Whole, judgments, parse, whole};
+use crate::options::{Whole, judgments, one_of, whole};
 use crate::records;
 use crate::value::{from_python, plain};
 
@@ -23,6 +25,9 @@ pub fn config<T: Default, E: std::fmt::Display>(
     read: impl Fn(&str) -> Result<T, E>,
 ) -> PyResult<T> {
     let Some(given) = given else { return Ok(T::default()) };
+    if !given.is_instance_of::<PyDict>() {
+        return Err(wrong_type("config", "a dictionary", given));
+    }
     read(&from_python(given)?.to_string()).map_err(|error| InputError::new_err(format!("`config`: {error}")))
 }
 
@@ -72,9 +77,9 @@ impl TrainingData {
 #[allow(clippy::too_many_arguments, reason = "they are keywords")]
 pub fn train(
     py: Python<'_>,
-    base: PathBuf,
-    output: PathBuf,
-    data: Option<PathBuf>,
+    #[pyo3(from_py_with = arguments::base)] base: PathBuf,
+    #[pyo3(from_py_with = arguments::output)] output: PathBuf,
+    #[pyo3(from_py_with = arguments::data)] data: Option<PathBuf>,
     documents: Option<&Bound<'_, PyAny>>,
     pairs: Option<&Bound<'_, PyAny>>,
     config: Option<&Bound<'_, PyAny>>,
@@ -106,13 +111,13 @@ pub fn train(
 #[allow(clippy::too_many_arguments, reason = "they are keywords")]
 pub fn train_reranker(
     py: Python<'_>,
-    base: PathBuf,
-    output: PathBuf,
-    data: Option<PathBuf>,
+    #[pyo3(from_py_with = arguments::base)] base: PathBuf,
+    #[pyo3(from_py_with = arguments::output)] output: PathBuf,
+    #[pyo3(from_py_with = arguments::data)] data: Option<PathBuf>,
     documents: Option<&Bound<'_, PyAny>>,
     pairs: Option<&Bound<'_, PyAny>>,
     index: Option<&Index>,
-    dev_fraction: f64,
+    #[pyo3(from_py_with = arguments::dev_fraction)] dev_fraction: f64,
     config: Option<&Bound<'_, PyAny>>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(Reranker, Py<PyAny>)> {
@@ -142,6 +147,8 @@ pub fn train_reranker(
     Ok((Reranker { reranker: Arc::new(fitted.reranker), path }, plain(py, &fitted.report)?))
 }
 
+const ENCODERS: [(&str, QueryEncoder); 2] = [("fast", QueryEncoder::Fast), ("full", QueryEncoder::Full)];
+
 /// Evaluates an index on a dataset whose corpus it holds; the report, as a dictionary. `data` is its folder.
 ///
 /// `ignore_identical_ids`: whether a document with the id of the query is left out of its hits, the rule of
@@ -159,14 +166,14 @@ pub fn train_reranker(
 pub fn evaluate(
     py: Python<'_>,
     index: &Index,
-    data: PathBuf,
-    split: &str,
+    #[pyo3(from_py_with = arguments::data)] data: PathBuf,
+    #[pyo3(from_py_with = arguments::split)] split: &str,
     beams: Option<Vec<Whole>>,
-    encoder: Option<&str>,
-    ignore_identical_ids: Option<bool>,
+    #[pyo3(from_py_with = arguments::encoder)] encoder: Option<&str>,
+    #[pyo3(from_py_with = arguments::ignore_identical_ids)] ignore_identical_ids: Option<bool>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Py<PyAny>> {
-    let encoder = encoder.map(|text| parse::<QueryEncoder>("encoder", text)).transpose()?;
+    let encoder = encoder.map(|text| one_of("encoder", text, &ENCODERS)).transpose()?;
     let beams = beams.into_iter().flatten().map(|beam| whole("beams", beam)).collect::<PyResult<_>>()?;
     let options = EvalOptions { beams, encoder, ignore_identical_ids, ..EvalOptions::default() };
     let index = index.inner()?;

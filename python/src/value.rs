@@ -9,7 +9,7 @@ use numpy::{
     PyArrayDescrMethods, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArray,
     PyUntypedArrayMethods,
 };
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyArithmeticError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use serde::Serialize;
@@ -87,6 +87,13 @@ fn nested(value: &Bound<'_, PyAny>, depth: usize, data: &mut Option<&mut usize>)
     other(value, depth, data)
 }
 
+/// Whether an error is about a value, and not one such as `KeyboardInterrupt` or `MemoryError`.
+pub fn is_of_data(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<PyTypeError>(py)
+        || error.is_instance_of::<PyValueError>(py)
+        || error.is_instance_of::<PyArithmeticError>(py)
+}
+
 /// The same error with the name of the member of a dictionary; one that did not come from its value is left.
 pub fn in_member(py: Python<'_>, name: &str, error: &PyErr) -> PyErr {
     let text = format!("`{name}`: {}", error.value(py));
@@ -141,10 +148,9 @@ fn other(value: &Bound<'_, PyAny>, depth: usize, data: &mut Option<&mut usize>) 
             }
             "M" | "m" if value.str()? == "NaT" => float(value, f64::NAN, data),
             "M" => Ok(value.str()?.to_cow()?.into_owned().into()),
-            "m" => {
-                let nanos = value.call_method1("astype", ("timedelta64[ns]",))?;
-                Ok(duration(nanos.call_method1("astype", ("int64",))?.extract()?).into())
-            }
+            "m" => Ok(duration(nanos(value, &dtype)?).into()),
+            // A long double has no number of Python's.
+            "f" if dtype.getattr("itemsize")?.extract::<usize>()? > 8 => float(value, value.extract()?, data),
             _ => {
                 let item = value.call_method0("item")?;
                 if item.is(value) { Err(no_json(&name)) } else { nested(&item, depth, data) }
@@ -193,6 +199,30 @@ fn time(value: &Bound<'_, PyAny>) -> PyResult<String> {
     Ok(text.strip_suffix("+00:00").map(|text| format!("{text}Z")).unwrap_or(text))
 }
 
+/// The nanoseconds of a `timedelta64`, which may be more than numpy has place for.
+fn nanos(value: &Bound<'_, PyAny>, dtype: &Bound<'_, PyAny>) -> PyResult<i128> {
+    let units = value.py().import("numpy")?.call_method1("datetime_data", (dtype,))?;
+    let (unit, count): (String, i128) = units.extract()?;
+    let of_unit: i128 = match &*unit {
+        "W" => 604_800_000_000_000,
+        "D" => 86_400_000_000_000,
+        "h" => 3_600_000_000_000,
+        "m" => 60_000_000_000,
+        "s" => 1_000_000_000,
+        "ms" => 1_000_000,
+        "us" => 1000,
+        "ns" => 1,
+        _ => {
+            let what = format!(
+                "a duration in the unit `{unit}` has no length in nanoseconds; str(value) is its text"
+            );
+            return Err(InputError::new_err(what));
+        }
+    };
+    let ticks: i128 = value.call_method1("astype", ("int64",))?.extract()?;
+    Ok(ticks * count * of_unit)
+}
+
 /// A duration as Arrow writes it.
 fn duration(nanos: i128) -> String {
     let sign = if nanos < 0 { "-" } else { "" };
@@ -209,9 +239,9 @@ fn duration(nanos: i128) -> String {
 /// # Errors
 /// `TypeError` for another type, `ValueError` for a lone half of a surrogate pair.
 pub fn text(value: &Bound<'_, PyAny>, what: impl Fn() -> String) -> PyResult<String> {
-    let text = value
-        .cast::<PyString>()
-        .map_err(|_| PyTypeError::new_err(format!("{} is no string but {}", what(), type_name(value))))?;
+    let text = value.cast::<PyString>().map_err(|_| {
+        PyTypeError::new_err(format!("{} must be a string, not {}", what(), type_name(value)))
+    })?;
     unicode(text).map_err(|error| InputError::new_err(format!("{} is {}", what(), error.value(value.py()))))
 }
 

@@ -90,7 +90,7 @@ def test_filters_and_modes(filled, documents):
         assert signed.ids and all("cell" in (hit.title + hit.text).lower() for hit in signed)
     assert filled.search("+cells", mode="dense").signs["ignored"]
     assert filled.search("cells at -20 degrees").signs["as_text"] == ["-20"]
-    with pytest.raises(ehi.InputError, match="best, dense, lexical or hybrid"):
+    with pytest.raises(ehi.InputError, match="known are best, dense, lexical, hybrid"):
         filled.search("cells", mode="both")
     with pytest.raises(ehi.InputError, match="exclude each other"):
         filled.search("cells", alpha=0.5, rrf=60)
@@ -446,7 +446,7 @@ def test_a_reranker_orders_the_hits(filled, documents):
     assert scores.shape == (3,) and scores.dtype == np.float32
     plain = filled.search("cells in mice", k=5)
     assert plain.request == {"k": 5, "mode": "best", "recall": 0.95}
-    with pytest.raises(TypeError, match="unknown field `kk`"):
+    with pytest.raises(TypeError, match="unknown keyword `kk`"):
         filled.search("cells in mice", kk=5)
     part = plain[0].snippet("cells in mice", 60)
     text = plain[0].text.encode()[part["start"] : part["end"]].decode()
@@ -466,7 +466,7 @@ def test_metadata_are_dictionaries(filled):
         filled.add(["a1", "a2"], ["b", "c"], metadata={"year": 3})
     summary = filled.add(["a1", "a2"], ["b", "c"], metadata=["year", 3])
     assert [own["error"] for own in summary["refused"]] == [
-        f"metadata is a dictionary, not {kind}" for kind in ("str", "int")
+        f"metadata must be a dictionary, not {kind}" for kind in ("str", "int")
     ]
     assert len(filled) == before
 
@@ -500,5 +500,5 @@ def test_a_reranker_is_trained(filled, documents, tmp_path):
 @pytest.mark.parametrize("model", [7, None, ["models"]])
 def test_what_is_no_model_is_named(model, tmp_path):
     for call in (ehi.Model, ehi.Encoder, lambda model: ehi.Index.create(tmp_path / "index", model)):
-        with pytest.raises(TypeError, match="a model is an ehi.Model, the path of a folder, or a Sentence"):
+        with pytest.raises(TypeError, match="a model must be an ehi.Model, the path of a folder or a Sentence"):
             call(model)

@@ -319,6 +319,8 @@ fn hits_come_in_groups() {
             }
         }
     }
+    let found = index.search_with("tree", &SearchRequest::dense().group_by("off", 1)).unwrap();
+    assert_eq!(found.notes, ["no document has the field `off` in its metadata"]);
     let request = SearchRequest::dense().group_by("of", 0);
     let error = index.search_with("tree", &request).unwrap_err();
     assert!(matches!(error, ehi::Error::Input(InputError::OutOfRange { .. })), "{error}");

@@ -55,6 +55,9 @@ fn metadata_change_without_encoding() {
         };
         for flushed in [false, true] {
             if flushed {
+                for id in ["x", "y", "z"] {
+                    index.update(id, &metadata(json!({ "f": null }))).unwrap();
+                }
                 index.flush().unwrap();
             }
             let change = metadata(json!({ "a": [1], "b": { "e": null }, "d": null, "f": true }));
@@ -68,6 +71,11 @@ fn metadata_change_without_encoding() {
             index.update("z", &same).unwrap();
             assert_eq!(index.get("y").unwrap().unwrap().metadata, Some(json!({ "f": true })));
             check(&index);
+            // What changes nothing is not committed.
+            let before = index.stats().unwrap();
+            let again = index.update("x", &change).unwrap();
+            assert_eq!((again.replaced, again.statuses), (0, vec![]));
+            assert_eq!(index.stats().unwrap(), before);
         }
         index.flush().unwrap();
         index.compact().unwrap();

@@ -7,10 +7,12 @@ use numpy::PyUntypedArrayMethods;
 use pyo3::exceptions::{PyTypeError, PyUserWarning};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use serde_json::Value;
 
 use super::Index;
+use crate::arguments::{self, Id};
 use crate::call::{run, watched};
-use crate::columns::{one_or_list, one_or_more};
+use crate::columns::{self, one_or_list, one_or_more};
 use crate::errors::InputError;
 use crate::options::{self, Chosen, Whole, whole};
 use crate::records::{self, Given};
@@ -26,11 +28,12 @@ impl Index {
     /// dictionaries: a list, a generator, a dataset of Hugging Face. A document with a stored id replaces the
     /// stored one.
     ///
-    /// Fields have the names and meaning that `ehi insert` gives those of a file: `id` (or `_id`), a string
-    /// or a whole number, `text` and `title`; all others, and the members of a dictionary `metadata`, are the
-    /// metadata. `None`, NaN, NaT and `pandas.NA` are no value, and the field is left out; `None` within
-    /// `metadata` is null. Dates and times become text, those with a zone in UTC, and decimals numbers if no
-    /// digit is lost. Infinite numbers are left out with a `UserWarning`.
+    /// Fields have the names and meaning that `ehi insert` gives those of a file: `id` or `_id`, a string
+    /// or a whole number, which is refused if both are there and differ, `text` and `title`; all others,
+    /// and the members of a dictionary `metadata`, are the metadata. `None`, NaN, NaT and `pandas.NA` are
+    /// no value, and the field is left out; `None` within `metadata` is null. Dates and times become text,
+    /// those with a zone in UTC, and decimals numbers if no digit is lost. Infinite numbers are left out
+    /// with a `UserWarning`.
     ///
     /// Returns the outcome as a dictionary. Documents that cannot be stored, such as one without text or with
     /// metadata that JSON does not have, are left out and listed under `refused`, with their `position` from
@@ -57,7 +60,7 @@ impl Index {
         titles: Option<&Bound<'_, PyAny>>,
         metadata: Option<&Bound<'_, PyAny>>,
         ids: Option<&Bound<'_, PyAny>>,
-        all_or_none: bool,
+        #[pyo3(from_py_with = arguments::all_or_none)] all_or_none: bool,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         // The first argument holds ids if texts follow.
@@ -128,7 +131,7 @@ impl Index {
     /// >>> index.get("tea")["metadata"], index.get(["nothing", "tyre"])[0]
     /// ({'year': 2021}, None)
     fn get(&self, py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        let (ids, is_one) = one_or_more("ids", ids)?;
+        let (ids, is_one) = columns::ids("ids", ids)?;
         let index = self.inner()?;
         let found = run(py, move || index.get_many(ids))?;
         let found = found.iter().map(|document| match document {
@@ -198,7 +201,7 @@ impl Index {
         py: Python<'_>,
         fields: &Bound<'_, PyAny>,
         filter: Option<&Bound<'_, PyAny>>,
-        most: Whole,
+        #[pyo3(from_py_with = arguments::most)] most: Whole,
     ) -> PyResult<Py<PyDict>> {
         let most = whole("most", most)?;
         let (fields, _) = one_or_more("fields", fields)?;
@@ -213,10 +216,15 @@ impl Index {
     /// >>> [document["id"] for document in index.page(after="coffee", limit=1)]
     /// ['tea']
     #[pyo3(signature = (after = None, limit = 100))]
-    fn page(&self, py: Python<'_>, after: Option<String>, limit: Whole) -> PyResult<Vec<Py<PyAny>>> {
+    fn page(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::after)] after: Option<Id>,
+        #[pyo3(from_py_with = arguments::limit)] limit: Whole,
+    ) -> PyResult<Vec<Py<PyAny>>> {
         let limit = whole("limit", limit)?;
         let index = self.inner()?;
-        let page = run(py, move || index.page(after.as_deref(), limit))?;
+        let page = run(py, move || index.page(after.as_ref().map(|after| &*after.0), limit))?;
         page.iter().map(|document| document_to_python(py, document)).collect()
     }
 
@@ -260,8 +268,14 @@ impl Index {
         let rows: Vec<bool> = given.rows().collect();
         let summary = insert(&index, given.take())?;
         warn_of_cut_texts(py, &summary.cut)?;
-        to_python(py, &given.outcome(&rows, &summary)?)
+        summary_to_python(py, &given.outcome(&rows, &summary)?)
     }
+}
+
+/// A summary as a dictionary that is shown by its counts.
+pub fn summary_to_python(py: Python<'_>, summary: &Value) -> PyResult<Py<PyAny>> {
+    let of_summary = py.import("ehi._summary")?.getattr("InsertSummary")?;
+    Ok(of_summary.call1((to_python(py, summary)?,))?.unbind())
 }
 
 /// A `UserWarning` about texts that were not encoded to their end, shown at the call of `add`.
@@ -322,6 +336,14 @@ impl Rest {
 
 #[pymethods]
 impl Documents {
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let filter = match &self.rest {
+            Rest::Passing { filter, .. } => format!(", filter={filter}"),
+            Rest::All { .. } => String::new(),
+        };
+        Ok(format!("Documents({}{filter})", self.index.bind(py).repr()?))
+    }
+
     fn __iter__(slf: Py<Self>) -> Py<Self> {
         slf
     }

@@ -8,8 +8,9 @@ use ehi::train::TrainConfig;
 use pyo3::prelude::*;
 
 use super::Index;
+use crate::arguments::{self, wrong_type};
 use crate::call::{is_forked, run, watched};
-use crate::columns::strings;
+use crate::columns;
 use crate::errors::InputError;
 use crate::model;
 use crate::options::{self, Whole, distillation, judgments, seconds, time_of, whole};
@@ -58,9 +59,17 @@ impl Index {
     /// 1
     /// >>> [own and own["grade"] for own in index.judgments_of("is there caffeine in tea?", ["tea", "tyre"])]
     /// [1, None]
-    fn judgments_of(&self, py: Python<'_>, question: &str, ids: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        let ids = strings("ids", ids)?;
-        self.report(py, |index| index.judgments_of(question, ids))
+    fn judgments_of(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::question)] question: &str,
+        ids: &Bound<'_, PyAny>,
+    ) -> PyResult<Py<PyAny>> {
+        let (found, is_one) = columns::ids("ids", ids)?;
+        if is_one {
+            return Err(wrong_type("ids", "a list of ids", ids));
+        }
+        self.report(py, |index| index.judgments_of(question, found))
     }
 
     /// Removes judgments: those of `pairs` of question and id, all of `question`, or all made before a time
@@ -76,8 +85,8 @@ impl Index {
         &self,
         py: Python<'_>,
         pairs: Option<&Bound<'_, PyAny>>,
-        question: Option<String>,
-        before: Option<f64>,
+        #[pyo3(from_py_with = arguments::question)] question: Option<String>,
+        #[pyo3(from_py_with = arguments::before)] before: Option<f64>,
     ) -> PyResult<Py<PyAny>> {
         match (pairs, question, before) {
             (Some(pairs), None, None) => {
@@ -109,7 +118,11 @@ impl Index {
     }
 
     #[setter]
-    fn set_half_life(&self, py: Python<'_>, days: Option<f64>) -> PyResult<()> {
+    fn set_half_life(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::half_life)] days: Option<f64>,
+    ) -> PyResult<()> {
         let index = self.inner()?;
         let half_life = days.map(|days| time_of("half_life", "days", days, SECONDS_OF_A_DAY)).transpose()?;
         run(py, || index.set_half_life(half_life))
@@ -119,7 +132,11 @@ impl Index {
     ///
     /// >>> index.log_questions(True)
     #[pyo3(signature = (on))]
-    fn log_questions(&self, py: Python<'_>, on: bool) -> PyResult<Py<PyAny>> {
+    fn log_questions(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::on)] on: bool,
+    ) -> PyResult<Py<PyAny>> {
         self.report(py, |index| index.log_questions(on))
     }
 
@@ -138,7 +155,11 @@ impl Index {
     /// >>> index.judge([("is there caffeine in tea?", "tea")])["added"], index.asked()
     /// (1, ['is there caffeine in tea?'])
     #[pyo3(signature = (most = 100))]
-    fn asked(&self, py: Python<'_>, most: Whole) -> PyResult<Py<PyAny>> {
+    fn asked(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::most)] most: Whole,
+    ) -> PyResult<Py<PyAny>> {
         let most = whole("most", most)?;
         self.report(py, |index| index.asked(most))
     }
@@ -184,10 +205,15 @@ impl Index {
         py: Python<'_>,
         pairs: Option<&Bound<'_, PyAny>>,
         config: Option<&Bound<'_, PyAny>>,
-        accept: bool,
+        #[pyo3(from_py_with = arguments::accept)] accept: bool,
         choose: Option<Py<PyAny>>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
+        if let Some(choose) = &choose
+            && !choose.bind(py).is_callable()
+        {
+            return Err(wrong_type("choose", "a function", choose.bind(py)));
+        }
         let options = learning(pairs, config, accept)?;
         let index = self.inner()?;
         let raised = Mutex::new(None);
@@ -233,11 +259,11 @@ impl Index {
         &self,
         py: Python<'_>,
         pairs: Option<&Bound<'_, PyAny>>,
-        kind: &str,
-        texts: Option<Whole>,
-        passes: Option<Whole>,
+        #[pyo3(from_py_with = arguments::kind)] kind: &str,
+        #[pyo3(from_py_with = arguments::texts)] texts: Option<Whole>,
+        #[pyo3(from_py_with = arguments::passes)] passes: Option<Whole>,
         questions: Option<&Bound<'_, PyAny>>,
-        seed: Whole,
+        #[pyo3(from_py_with = arguments::seed)] seed: Whole,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         let mut options = distillation(kind, texts, passes, seed)?;
@@ -289,7 +315,11 @@ impl Index {
     /// ...     tuning.tunings
     /// 0
     #[pyo3(signature = (*, interval = None))]
-    fn auto_tune(&self, py: Python<'_>, interval: Option<f64>) -> PyResult<AutoTune> {
+    fn auto_tune(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::interval)] interval: Option<f64>,
+    ) -> PyResult<AutoTune> {
         let mut options = ehi::learn::AutoTuneOptions::default();
         if let Some(interval) = interval {
             options.interval = seconds("interval", interval)?;

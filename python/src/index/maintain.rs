@@ -8,6 +8,7 @@ use ehi::{Analyzer, LeafId};
 use pyo3::prelude::*;
 
 use super::Index;
+use crate::arguments;
 use crate::options::{self, Whole, parse, whole, whole_or_none};
 
 #[pymethods]
@@ -61,9 +62,9 @@ impl Index {
     fn leaves(
         &self,
         py: Python<'_>,
-        leaf: Option<Whole>,
-        terms: Option<Whole>,
-        samples: Option<Whole>,
+        #[pyo3(from_py_with = arguments::leaf)] leaf: Option<Whole>,
+        #[pyo3(from_py_with = arguments::terms)] terms: Option<Whole>,
+        #[pyo3(from_py_with = arguments::samples)] samples: Option<Whole>,
         queries: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         let mut options =
@@ -88,7 +89,11 @@ impl Index {
     /// >>> index.snapshot("copy")
     /// >>> len(ehi.Index.open("copy", precision="int8", read_only=True))
     /// 3
-    fn snapshot(&self, py: Python<'_>, target: PathBuf) -> PyResult<Py<PyAny>> {
+    fn snapshot(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::target)] target: PathBuf,
+    ) -> PyResult<Py<PyAny>> {
         self.report(py, |index| index.snapshot(target))
     }
 
@@ -108,7 +113,12 @@ impl Index {
     /// ...     other.search("caffeine teas", mode="lexical").ids
     /// ['tea']
     #[pyo3(signature = (words = "tokens", *, progress = None))]
-    fn make_lexical(&self, py: Python<'_>, words: &str, progress: Option<Py<PyAny>>) -> PyResult<Py<PyAny>> {
+    fn make_lexical(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::words)] words: &str,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
         let analyzer: Analyzer = parse("words", words)?;
         self.long(py, progress, |index| index.make_lexical(analyzer))
     }
@@ -148,13 +158,13 @@ impl Index {
     fn tune(
         &self,
         py: Python<'_>,
-        leaves: Option<Whole>,
-        passes: Option<Whole>,
+        #[pyo3(from_py_with = arguments::leaves)] leaves: Option<Whole>,
+        #[pyo3(from_py_with = arguments::passes)] passes: Option<Whole>,
         questions: Option<&Bound<'_, PyAny>>,
-        always: bool,
-        seed: Whole,
-        checkpoints: Option<PathBuf>,
-        resume: bool,
+        #[pyo3(from_py_with = arguments::always)] always: bool,
+        #[pyo3(from_py_with = arguments::seed)] seed: Whole,
+        #[pyo3(from_py_with = arguments::checkpoints)] checkpoints: Option<PathBuf>,
+        #[pyo3(from_py_with = arguments::resume)] resume: bool,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         let options = TuneOptions {

@@ -9,7 +9,7 @@ mod scoped;
 mod searches;
 mod update;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use serde::Serialize;
 
+use crate::arguments::{self, Argument, Id};
 use crate::call::{OnProgress, is_forked, run, watched};
 use crate::errors::{InputError, LockedError};
 use crate::model::{self, Model};
@@ -46,6 +47,10 @@ pub struct Index {
 impl Index {
     fn of(index: ehi::Index) -> Self {
         Self { path: index.path().to_owned(), open: RwLock::new(Some(Arc::new(index))) }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     pub fn inner(&self) -> PyResult<Arc<ehi::Index>> {
@@ -104,10 +109,10 @@ impl Index {
         words=None, precision=None, passages=None, expires=None, wait=None, lazy_encoder=False, own_model=False, exist_ok=False)")]
     fn create(
         py: Python<'_>,
-        path: PathBuf,
+        #[pyo3(from_py_with = arguments::path)] path: PathBuf,
         model: Option<&Bound<'_, PyAny>>,
-        dim: Option<options::Whole>,
-        exist_ok: bool,
+        #[pyo3(from_py_with = arguments::dim)] dim: Option<arguments::Whole>,
+        #[pyo3(from_py_with = arguments::exist_ok)] exist_ok: bool,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let builder = options::builder(py, options, &[&OF_OPEN[1..], &OF_CREATE].concat())?;
@@ -157,8 +162,8 @@ impl Index {
         own_model=False)")]
     fn open(
         py: Python<'_>,
-        path: PathBuf,
-        read_only: bool,
+        #[pyo3(from_py_with = arguments::path)] path: PathBuf,
+        #[pyo3(from_py_with = arguments::read_only)] read_only: bool,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         for name in OF_OPEN[3..].iter().filter(|_| read_only) {
@@ -187,10 +192,10 @@ impl Index {
     #[pyo3(signature = (path, *, model = None, undecided = "refuse", forget = false, progress = None))]
     fn repair(
         py: Python<'_>,
-        path: PathBuf,
+        #[pyo3(from_py_with = arguments::path)] path: PathBuf,
         model: Option<&Bound<'_, PyAny>>,
-        undecided: &str,
-        forget: bool,
+        #[pyo3(from_py_with = arguments::undecided)] undecided: &str,
+        #[pyo3(from_py_with = arguments::forget)] forget: bool,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         use ehi::store::Undecided::{Drop, Keep, Refuse};
@@ -205,8 +210,8 @@ impl Index {
     }
 
     /// Folder of the index.
-    #[getter]
-    fn path(&self) -> PathBuf {
+    #[getter(path)]
+    fn get_path(&self) -> PathBuf {
         self.path.clone()
     }
 
@@ -264,7 +269,8 @@ impl Index {
         Ok(self.inner()?.len())
     }
 
-    fn __contains__(&self, py: Python<'_>, id: String) -> PyResult<bool> {
+    fn __contains__(&self, py: Python<'_>, id: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let Id(id) = Id::read("id", id)?;
         let index = self.inner()?;
         run(py, move || index.contains(&id))
     }

@@ -1,15 +1,18 @@
 //! Searches, counts and deletes within the documents that pass a filter.
 
 use ehi::{Filter, Scoped};
+use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::Index;
 use super::searches;
+use crate::arguments::{self, Argument, Id};
 use crate::call::run;
-use crate::columns::{one_or_list, one_or_more};
+use crate::columns::{self, one_or_list, one_or_more};
+use crate::model::described;
 use crate::options::{self, Chosen, Whole, whole};
-use crate::value::{document_to_python, facets_to_python};
+use crate::value::{document_to_python, facets_to_python, quoted};
 
 #[pymethods]
 impl Index {
@@ -59,7 +62,7 @@ impl ScopedIndex {
         &self,
         py: Python<'_>,
         query: &Bound<'_, PyAny>,
-        k: Whole,
+        #[pyo3(from_py_with = arguments::k)] k: Whole,
         vectors: Option<&Bound<'_, PyAny>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Py<PyAny>> {
@@ -72,7 +75,7 @@ impl ScopedIndex {
 
     /// As `Index.get`; another document does not exist.
     fn get(&self, py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        let (ids, is_one) = one_or_more("ids", ids)?;
+        let (ids, is_one) = columns::ids("ids", ids)?;
         let found =
             self.within(py, |scoped| ids.iter().map(|id| scoped.get(id)).collect::<ehi::Result<Vec<_>>>())?;
         let found = found.iter().map(|document| match document {
@@ -80,6 +83,23 @@ impl ScopedIndex {
             None => Ok(py.None()),
         });
         one_or_list(py, found.collect::<PyResult<Vec<_>>>()?, is_one)
+    }
+
+    fn __getitem__(&self, py: Python<'_>, id: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let Id(id) = Id::read("id", id)?;
+        match self.within(py, |scoped| scoped.get(&id))? {
+            Some(document) => document_to_python(py, &document),
+            None => Err(PyKeyError::new_err(id)),
+        }
+    }
+
+    fn __contains__(&self, py: Python<'_>, id: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let Id(id) = Id::read("id", id)?;
+        self.within(py, |scoped| Ok(scoped.get(&id)?.is_some()))
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        self.within(py, |scoped| scoped.count(None))
     }
 
     /// As `Index.count`.
@@ -103,7 +123,7 @@ impl ScopedIndex {
         py: Python<'_>,
         fields: &Bound<'_, PyAny>,
         filter: Option<&Bound<'_, PyAny>>,
-        most: Whole,
+        #[pyo3(from_py_with = arguments::most)] most: Whole,
     ) -> PyResult<Py<PyDict>> {
         let most = whole("most", most)?;
         let (fields, _) = one_or_more("fields", fields)?;
@@ -128,6 +148,10 @@ impl ScopedIndex {
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(format!("ScopedIndex({}, filter={})", self.index.bind(py).repr()?, self.scope))
+        let index = self.index.get();
+        let path = quoted(py, index.path())?;
+        let Ok(inner) = index.inner() else { return Ok(format!("ScopedIndex({path}, closed)")) };
+        let (documents, model) = (self.__len__(py)?, described(&inner.bundle()));
+        Ok(format!("ScopedIndex({path}, {documents} documents, {model}, filter={})", self.scope))
     }
 }

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use super::Index;
+use crate::arguments::{self, wrong_type};
 use crate::call::in_parts;
 use crate::columns::{one_or_list, one_or_more};
 use crate::errors::InputError;
@@ -53,7 +54,7 @@ impl Index {
         &self,
         py: Python<'_>,
         query: &Bound<'_, PyAny>,
-        k: Whole,
+        #[pyo3(from_py_with = arguments::k)] k: Whole,
         vectors: Option<&Bound<'_, PyAny>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Py<PyAny>> {
@@ -74,11 +75,18 @@ impl Index {
     fn explain(
         &self,
         py: Python<'_>,
-        query: String,
-        k: Whole,
-        against_exact: bool,
+        #[pyo3(from_py_with = arguments::query)] query: String,
+        #[pyo3(from_py_with = arguments::k)] k: Whole,
+        #[pyo3(from_py_with = arguments::against_exact)] against_exact: bool,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Py<PyAny>> {
+        for name in ["parallel", "unlogged", "reranker", "rerank_depth"] {
+            let given = options.map(|given| given.get_item(name)).transpose()?.flatten();
+            if given.is_some_and(|given| !given.is_none()) {
+                let what = format!("`{name}` does not apply to `explain`; leave it out");
+                return Err(PyTypeError::new_err(what));
+            }
+        }
         let request = request(py, k, options)?;
         self.report(py, |index| index.explain(&query, &request, against_exact))
     }
@@ -94,6 +102,9 @@ pub fn search(
     search: impl Fn(&[Question<'_>], &SearchRequest) -> ehi::Result<Vec<ehi::SearchResult>> + Sync,
 ) -> PyResult<Py<PyAny>> {
     let request = request(py, k, options)?;
+    if query.is_instance_of::<PyDict>() || !query.hasattr("__iter__")? {
+        return Err(wrong_type("query", "a text, a list or a column of texts, or embeddings", query));
+    }
     let query = &match query.hasattr("__next__")? {
         true => query.try_iter()?.collect::<PyResult<Vec<_>>>()?.into_pyobject(py)?,
         false => plain_values(query)?,
@@ -138,7 +149,7 @@ pub fn search(
 
 /// Whether a query is a text or texts, by its first value; otherwise it is embeddings.
 fn has_texts(query: &Bound<'_, PyAny>) -> PyResult<bool> {
-    if query.is_instance_of::<PyString>() || query.is_instance_of::<PyDict>() {
+    if query.is_instance_of::<PyString>() {
         return Ok(true);
     }
     match query.try_iter().ok().and_then(|mut values| values.next()).transpose()? {
@@ -148,5 +159,5 @@ fn has_texts(query: &Bound<'_, PyAny>) -> PyResult<bool> {
     }
 }
 
-/// Questions per thread between checks for Ctrl-C.
-const QUESTIONS: usize = 16;
+/// Most questions per thread between checks for Ctrl-C.
+const QUESTIONS: usize = 64;

@@ -7,15 +7,18 @@ use pyo3::prelude::*;
 use serde_json::Value;
 
 use super::Index;
-use super::documents::warn_of_cut_texts;
+use super::documents::{summary_to_python, warn_of_cut_texts};
+use crate::arguments::{self, Argument, Id, wrong_type};
 use crate::call::{run, watched};
-use crate::columns::{one_or_list, one_or_more};
-use crate::value::{document_to_python, in_member, of_data, plain, text, type_name};
+use crate::columns::{self, one_or_list};
+use crate::errors::InputError;
+use crate::value::{document_to_python, in_member, of_data, text};
 
 #[pymethods]
 impl Index {
-    fn __getitem__(&self, py: Python<'_>, id: String) -> PyResult<Py<PyAny>> {
+    fn __getitem__(&self, py: Python<'_>, id: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let index = self.inner()?;
+        let Id(id) = Id::read("id", id)?;
         match run(py, || index.get(&id))? {
             Some(document) => document_to_python(py, &document),
             None => Err(PyKeyError::new_err(id)),
@@ -26,8 +29,9 @@ impl Index {
         Err(PyTypeError::new_err("`add` stores a document, and `update` changes fields of one"))
     }
 
-    fn __delitem__(&self, py: Python<'_>, id: String) -> PyResult<()> {
+    fn __delitem__(&self, py: Python<'_>, id: &Bound<'_, PyAny>) -> PyResult<()> {
         let index = self.inner()?;
+        let Id(id) = Id::read("id", id)?;
         match run(py, || index.delete(&id))? {
             true => Ok(()),
             false => Err(PyKeyError::new_err(id)),
@@ -38,7 +42,8 @@ impl Index {
     /// which are merged as by `dict.update`, at the top level; a value of `None` (or NaN, or NaT) removes its
     /// field. `add` replaces the metadata, and stores a `None`.
     ///
-    /// Only a title or a text that differs from the stored one is encoded. Returns the outcome as `add` does.
+    /// Only a title or a text that differs from the stored one is encoded. Returns the outcome as `add` does;
+    /// if nothing changes, nothing is committed, and `replaced` is 0.
     /// An id without a document is an `InputError` of the kind `NoDocument`.
     ///
     /// >>> index.update("tea", metadata={"seen": True, "year": None})["replaced"]
@@ -51,7 +56,7 @@ impl Index {
     fn update(
         &self,
         py: Python<'_>,
-        id: String,
+        #[pyo3(from_py_with = arguments::id)] id: Id,
         metadata: Option<&Bound<'_, PyAny>>,
         title: Option<&Bound<'_, PyAny>>,
         text: Option<&Bound<'_, PyAny>>,
@@ -67,15 +72,16 @@ impl Index {
         if let Some(given) = metadata {
             let fields = of_data(given, &mut 0).map_err(|error| in_member(py, "metadata", &error))?;
             let Value::Object(fields) = fields else {
-                let what = format!("`metadata` must be a dictionary, not {}", type_name(given));
-                return Err(PyTypeError::new_err(what));
+                return Err(wrong_type("metadata", "a dictionary", given));
             };
             update.metadata = fields;
         }
         let index = self.inner()?;
-        let summary = watched(py, None, |told| index.with_progress(told).update(&id, &update))?;
+        let summary = watched(py, None, |told| index.with_progress(told).update(&id.0, &update))?;
         warn_of_cut_texts(py, &summary.cut)?;
-        plain(py, &summary)
+        let summary =
+            serde_json::to_value(&summary).map_err(|error| InputError::new_err(error.to_string()))?;
+        summary_to_python(py, &summary)
     }
 
     /// The stored embeddings of documents, float32: `[n, dim]` for a list of ids, `[dim]` for one id.
@@ -89,8 +95,13 @@ impl Index {
     /// >>> [rows.shape for rows in index.vectors(["tea", "tyre"], passages=True)]
     /// [(1, 384), (1, 384)]
     #[pyo3(signature = (ids, *, passages = false))]
-    fn vectors(&self, py: Python<'_>, ids: &Bound<'_, PyAny>, passages: bool) -> PyResult<Py<PyAny>> {
-        let (ids, is_one) = one_or_more("ids", ids)?;
+    fn vectors(
+        &self,
+        py: Python<'_>,
+        ids: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = arguments::passages)] passages: bool,
+    ) -> PyResult<Py<PyAny>> {
+        let (ids, is_one) = columns::ids("ids", ids)?;
         let index = self.inner()?;
         let vectors = run(py, || index.vectors(&ids))?;
         // Of these embeddings: another model may be in service by now.

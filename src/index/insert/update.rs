@@ -63,7 +63,7 @@ impl Index {
     ///
     /// A change of the document by another call in the meantime is not lost: both apply, in one order or the
     /// other. [`InsertSummary::replaced`] is 1, or [`InsertSummary::expired`] if the document is past its
-    /// time now and is gone.
+    /// time now and is gone. If nothing changes, nothing is committed, and neither is 1.
     ///
     /// # Durability
     /// As [`Self::insert`].
@@ -103,6 +103,9 @@ impl Index {
                 }
             }
             let fate: Fate = has_expired(&document, config).then_some(InsertStatus::Expired);
+            if fate.is_none() && document == stored {
+                return Ok(InsertSummary::new(serving.view().generation()));
+            }
             // Without a lock, as for an insert.
             let (puts, cut, encoded_by) = if fate.is_some() {
                 (Vec::new(), CutTexts::default(), BTreeSet::new())

@@ -1,4 +1,5 @@
-//! Notes on a result: why a filter found nothing, and which parts of the request were not followed.
+//! Notes on a result: why a filter found nothing, a field to group by that no document has, and which parts
+//! of the request were not followed.
 
 use super::asked::Asked;
 use super::encode::QueryEncoder;
@@ -30,6 +31,13 @@ impl ActiveModel {
             (Some(filter), None) if is_empty => self.why_nothing_passes(view, filter)?,
             _ => Vec::new(),
         };
+        if let Some(group_by) = &plan.request.group_by {
+            let has_field = Filter::exists(&group_by.field);
+            notes.extend(match plan.scope {
+                Some(scope) => self.why_nothing_in(view, Scope { asked: Some(&has_field), ..scope })?,
+                None => self.why_nothing_passes(view, &has_field)?,
+            });
+        }
         notes.extend(asked.note.clone());
         if (plan.request.encoder, asked.encoder) == (Some(QueryEncoder::Fast), Some(QueryEncoder::Full)) {
             notes.push("the fast encoder is unsure of this question, so the full encoder read it".to_owned());

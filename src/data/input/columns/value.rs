@@ -121,7 +121,14 @@ impl Values {
                 let date = written(column, row)?;
                 Value::String(date.strip_suffix("T00:00:00").unwrap_or(&date).to_owned())
             }
-            DataType::Date32 | DataType::Duration(_) => Value::String(written(column, row)?),
+            DataType::Date32 => Value::String(written(column, row)?),
+            DataType::Duration(_) => match written(column, row)? {
+                // So it is written when its milliseconds have more than 64 bits.
+                text if text == "<invalid>" => {
+                    return Err(Unread::Row("a duration of more than 292 million years".to_owned()));
+                }
+                text => Value::String(text),
+            },
             kind if kind.is_decimal() => {
                 let decimal = written(column, row)?;
                 if self.decimals_as_text {
@@ -216,6 +223,14 @@ mod tests {
         let days = arrow_array::Date64Array::from(vec![1_704_412_800_000, 1_704_412_800_000 + 3_600_000]);
         let text = |row| Values::default().of(&days, row, 1).unwrap();
         assert_eq!((text(0), text(1)), ("2024-01-05".into(), "2024-01-05T01:00:00".into()));
+    }
+
+    #[test]
+    fn a_duration_is_written_or_refused() {
+        let seconds = arrow_array::DurationSecondArray::from(vec![90, i64::MAX]);
+        let value = |row| Values::default().of(&seconds, row, 1);
+        assert_eq!(value(0).unwrap(), "PT90S");
+        assert!(matches!(value(1), Err(Unread::Row(reason)) if reason.contains("292 million years")));
     }
 
     #[test]
