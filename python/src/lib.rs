@@ -1,8 +1,9 @@
 //! The Python package: the library's calls under Python's names.
 //!
-//! `index/` has the store, `search.rs` search results, `model.rs` models, `training.rs` training. `call.rs`
-//! runs a call without the interpreter's lock, `errors.rs` turns failures into exceptions, and `value.rs`
-//! converts data between the two languages. `logs.rs` hands what the library reports to `logging`.
+//! `index/` has the store, `request.rs` and `search.rs` searches and their results, `model.rs` models,
+//! `training.rs` training. `call.rs` runs a call without the interpreter's lock, `arguments.rs` reads
+//! arguments, `errors.rs` turns failures into exceptions, and `value.rs` converts data between the two
+//! languages. `logs.rs` hands what the library reports to `logging`.
 
 mod arguments;
 mod arrow;
@@ -14,6 +15,7 @@ mod logs;
 mod model;
 mod options;
 mod records;
+mod request;
 mod search;
 mod shards;
 mod training;

@@ -84,10 +84,10 @@ impl Levels {
         match least {
             ..=5 => LevelFilter::TRACE,
             // A span of any level is a record of DEBUG.
-            ..=10 => LevelFilter::DEBUG,
-            ..=20 => LevelFilter::INFO,
-            ..=30 => LevelFilter::WARN,
-            ..=40 => LevelFilter::ERROR,
+            6..=10 => LevelFilter::DEBUG,
+            11..=20 => LevelFilter::INFO,
+            21..=30 => LevelFilter::WARN,
+            31..=40 => LevelFilter::ERROR,
             _ => LevelFilter::OFF,
         }
     }

@@ -20,7 +20,7 @@ use crate::errors::{InputError as Bad, exception};
 use crate::index::Index;
 use crate::model::Model;
 use crate::options::{self, Whole, whole, whole_or_none};
-use crate::search::request;
+use crate::request::request;
 use crate::value::{Matrix, array, plain};
 
 #[pymodule]

@@ -12,7 +12,8 @@ use crate::call::in_parts;
 use crate::columns::{one_or_list, one_or_more};
 use crate::errors::InputError;
 use crate::options::Whole;
-use crate::search::{SearchResult, request};
+use crate::request::request;
+use crate::search::SearchResult;
 use crate::value::{Matrix, array, plain_values};
 
 #[pymethods]
