@@ -77,11 +77,14 @@ struct BeirLine<'a> {
     metadata: Option<&'a Value>,
     #[serde(skip_serializing_if = "Outline::is_empty")]
     _outline: &'a Outline,
+    /// In an index without an encoder, which could not make it again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vector: Option<&'a [f32]>,
 }
 
 pub fn get(args: &GetArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let document = open_read_only(&args.index)?.get(&args.id)?;
-    print(out, &document.ok_or_else(|| absent(&args.index, &args.id))?)
+    print(out, &document.ok_or_else(|| absent(&args.index, &args.id))?, None)
 }
 
 pub fn ids(args: &IdsArgs, out: &mut dyn Write) -> Result<(), Failure> {
@@ -110,10 +113,15 @@ pub fn count(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
 
 pub fn export(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let index = open_read_only(&args.index)?;
+    let has_encoder = index.bundle().model().encoder().is_ok();
     let mut without_text = 0u64;
-    let mut visit = |document: Document| {
+    let mut visit = |document: Document| -> Result<(), Failure> {
+        if !has_encoder {
+            let vector = index.vectors([&document.id])?.into_iter().flatten().next();
+            return print(out, &document, vector.as_deref());
+        }
         without_text += u64::from(document.is_empty());
-        print(out, &document)
+        print(out, &document, None)
     };
     match &args.filter {
         None => index.iter().try_for_each(|document| visit(document?))?,
@@ -179,9 +187,12 @@ fn ids_where(index: &Index, filter: &Filter) -> Result<Vec<String>, Failure> {
     Ok(ids)
 }
 
-fn print(out: &mut dyn Write, document: &Document) -> Result<(), Failure> {
+fn print(out: &mut dyn Write, document: &Document, vector: Option<&[f32]>) -> Result<(), Failure> {
     let Document { id, title, text, metadata, outline } = document;
-    printing::json(out, &BeirLine { _id: id, title, text, metadata: metadata.as_ref(), _outline: outline })
+    printing::json(
+        out,
+        &BeirLine { _id: id, title, text, metadata: metadata.as_ref(), _outline: outline, vector },
+    )
 }
 
 fn absent(index: &Path, id: &str) -> Failure {

@@ -285,7 +285,8 @@ pub fn stats(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
         Ok(JudgmentStats { count: all.len(), questions: questions.len(), half_life })
     });
     let (judgments, query_encoder) = (judgments.ok(), index.query_encoder());
-    let stats = Stats { store, judgments, recall, fusion, query_encoder };
+    let has_encoder = index.bundle().model().encoder().is_ok();
+    let stats = Stats { store, judgments, recall, fusion, query_encoder, has_encoder };
     printing::report(out, args.json, &stats, |out| write_stats(out, &stats))
 }
 
@@ -298,6 +299,8 @@ struct Stats {
     recall: Option<RecallCurve>,
     fusion: Option<LearnedFusion>,
     query_encoder: Option<DistilReport>,
+    #[serde(skip)]
+    has_encoder: bool,
 }
 
 #[derive(Serialize)]
@@ -318,7 +321,7 @@ impl JudgmentStats {
 }
 
 fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
-    let Stats { store: stats, judgments, recall, fusion, query_encoder } = stats;
+    let Stats { store: stats, judgments, recall, fusion, query_encoder, has_encoder } = stats;
     writeln!(out, "documents      {} ({} rows, {} dead)", stats.documents, stats.rows, stats.dead_rows)?;
     if let Some(passages) = stats.passages {
         let rows = stats.rows - stats.dead_rows;
@@ -380,6 +383,9 @@ fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
         writeln!(out, "fast encoder   {}", fast.sentence())?;
     }
     match query_encoder {
+        None if !has_encoder => {
+            writeln!(out, "encoder        none: documents come with their vectors")?;
+        }
         None => writeln!(out, "query encoder  none; `ehi distil` makes one")?,
         Some(report) => {
             let size = report.bytes as f64 / 1e6;

@@ -68,6 +68,14 @@ fn documents_come_with_vectors_and_are_found_by_them_and_by_words() {
     for command in ["stats", "verify", "health", "leaves"] {
         own.run(command, &[]).ok();
     }
+    own.run("explain", &["caffeine"]).ok();
+    // What is exported makes the same index.
+    let copy = Vectors::new(&[]);
+    let exported = own.run("export", &[]).ok();
+    fs::write(copy.path("exported.jsonl"), exported).unwrap();
+    copy.run("insert", &[&copy.path("exported.jsonl")]).ok();
+    assert_eq!(copy.ids(&["--vector", &vector]), own.ids(&["--vector", &vector]));
+    assert_eq!(copy.run("get", &["tea"]).json(), stored);
     let shown = own.run("search", &["caffeine"]).ok();
     assert!(shown.contains("Green tea"), "{shown}");
 }
@@ -127,7 +135,7 @@ fn what_needs_an_encoder_is_an_error_that_says_so() {
         assert_eq!(ran.code, Some(1), "{options:?}");
         assert!(ran.err.contains("encoder"), "{}", ran.err);
     }
-    let described = ehi(["describe", "--model", &own.path("index"), "text"]);
+    let described = ehi(["model", "--model", &own.path("index")]);
     assert!(described.err.contains("encoder"), "{}", described.err);
 }
 

@@ -33,10 +33,15 @@ pub fn why(site: &Site, body: &[u8]) -> Result<Reply, Refusal> {
     let ask: Ask = json(body)?;
     let index = site.held.index()?;
     let request = ask.request()?;
-    let mut explanation = index.explain(&ask.question, &request, request.mode != RankBy::Lexical)?;
+    let has_encoder = index.bundle().model().encoder().is_ok();
+    let by_words = request.mode == RankBy::Lexical || !has_encoder;
+    let mut explanation = index.explain(&ask.question, &request, !by_words)?;
     let exact = explanation.exact.iter_mut().flatten().map(|found| &mut found.hit);
     explanation.hits.iter_mut().map(|found| &mut found.hit).chain(exact).for_each(shorten);
-    let likely = if explanation.leaves.is_empty() { likely(&index, &ask.question)? } else { Vec::new() };
+    let likely = match explanation.leaves.is_empty() && has_encoder {
+        true => likely(&index, &ask.question)?,
+        false => Vec::new(),
+    };
     let stats = index.stats()?;
     let sizes = stats.leaf_sizes.iter().map(|size| (size.leaf.0, size.documents)).collect();
     Ok(Reply::json(&Why { explanation, likely, tree: stats.leaves, sizes }))
