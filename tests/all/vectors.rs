@@ -135,7 +135,7 @@ fn what_needs_an_encoder_is_an_error_that_says_so() {
         assert_eq!(ran.code, Some(1), "{options:?}");
         assert!(ran.err.contains("encoder"), "{}", ran.err);
     }
-    let described = ehi(["model", "--model", &own.path("index")]);
+    let described = ehi(["model", &own.path("index")]);
     assert!(described.err.contains("encoder"), "{}", described.err);
 }
 
