@@ -38,8 +38,8 @@ pub struct Args {
     filling: FillingArgs,
     #[command(flatten)]
     fields: FieldArgs,
-    /// Field of the document's vector, a list of numbers, which is stored in place of an embedding of the
-    /// text; `vector` if absent, in an index without an encoder
+    /// Field of the document's vector, a list of numbers in JSON, Parquet or Arrow, which is stored in place
+    /// of an embedding of the text; `vector` if absent, in an index without an encoder
     #[arg(long, value_name = "NAME", help_heading = fields::HEADING)]
     vector: Option<String>,
     /// Read only the files that have changed since the last time, and delete the documents of those that are
@@ -145,7 +145,7 @@ impl<'a> Inserter<'a> {
         let (path, name) = (&*named.path, origin::name(&named.path));
         match (Origin::of(named, &args.folders, &args.fields)?, args.sync) {
             (Origin::Folder(_) | Origin::Dataset, _) if self.vector.is_some() => {
-                let problem = "documents with vectors are read from JSON, CSV, Parquet and Arrow files";
+                let problem = "documents with vectors are read from JSON, Parquet and Arrow files";
                 return Err(Failure::Usage(format!("{name} is a folder, and {problem}")));
             }
             (Origin::Folder(folder), Some(by)) => {

@@ -91,7 +91,7 @@ fn write_text(
         (report.current_restored, "CURRENT was damaged and was made again"),
         (report.previous_model_set_aside, "the model before the last change was damaged and is set aside"),
         (report.manifest_restored, "MANIFEST was damaged and was restored from its copy"),
-        (report.model_restored, "the model was damaged and was restored from the bundle given"),
+        (report.model_restored, "the model was damaged and was restored"),
         (
             report.query_encoder_removed,
             "the query encoder was damaged and is removed; `ehi distil` makes one",

@@ -345,13 +345,13 @@ fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
     }
     let words = match (stats.analyzer, fusion) {
         (None, _) => "no posting lists; `ehi compact --lexical` makes them".to_owned(),
-        (Some(analyzer), None) => {
+        (Some(analyzer), None) if *has_encoder => {
             format!(
                 "can be searched ({analyzer}) and count {:.2}; `ehi fuse` learns how much",
                 1.0 - DEFAULT_ALPHA
             )
         }
-        (Some(analyzer), Some(_)) => format!("can be searched ({analyzer})"),
+        (Some(analyzer), _) => format!("can be searched ({analyzer})"),
     };
     writeln!(out, "words          {words}")?;
     if !stats.unlisted_fields.is_empty() {

@@ -122,6 +122,7 @@ fn what_needs_an_encoder_is_an_error_that_says_so() {
         ("insert", &[&notes]),
         ("explain", &["--mode", "dense", "tea"]),
         ("learn", &[]),
+        ("fuse", &[]),
         ("distil", &[]),
     ] {
         let ran = own.run(command, arguments);
@@ -137,6 +138,17 @@ fn what_needs_an_encoder_is_an_error_that_says_so() {
     }
     let described = ehi(["model", &own.path("index")]);
     assert!(described.err.contains("encoder"), "{}", described.err);
+}
+
+#[test]
+fn judgments_teach_nothing_and_say_nothing_of_it() {
+    let own = Vectors::new(&[]);
+    own.run("insert", &[&own.file("drinks.jsonl", &drinks())]).ok();
+    let judged: Vec<Value> =
+        (0..60).map(|n| json!({ "question": format!("tea {n}"), "id": "tea", "grade": 1 })).collect();
+    let ran = own.run("judge", &["--file", &own.file("judged.jsonl", &judged)]);
+    assert_eq!((ran.code, ran.err.contains("encoder")), (Some(0), false), "{}", ran.err);
+    assert!(!own.run("stats", &[]).ok().contains("ehi fuse"));
 }
 
 #[test]

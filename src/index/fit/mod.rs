@@ -103,7 +103,7 @@ impl Index {
     /// Costs a search for each question and encoder, and an encoding of each judged question the first time.
     ///
     /// # Errors
-    /// Those of [`Self::record`] for the pairs;
+    /// Those of [`Self::record`] for the pairs; [`InputError::NoEncoder`](crate::InputError::NoEncoder);
     /// [`StoreError::NotLexical`](crate::store::StoreError::NotLexical);
     /// [`InputError::ChangeUnderWay`](crate::InputError::ChangeUnderWay); failures of the encoder and of the
     /// disk. On error the previous weights are kept.
@@ -154,6 +154,7 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     pub fn fuse(mut self, pairs: &[Judgment]) -> Result<Fused> {
         let (index, on_progress) = self.parts();
         index.check_writable()?;
+        index.serving().model().encoder()?;
         pairs.iter().try_for_each(check_judgment)?;
         let _only = index.alone()?;
         index.fuse_on(pairs, on_progress)
