@@ -34,8 +34,6 @@ trait Lanes: Copy {
     unsafe fn load(self, packed: *const i8) -> Self::Vector;
     /// Adds in each lane four products of an unsigned and a signed byte, without overflow.
     fn add_products(self, sum: Self::Vector, row: Self::Vector, packed: Self::Vector) -> Self::Vector;
-    /// Adds lane by lane.
-    fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// # Panics
     /// If `out` is shorter than [`Self::WIDTH`].
     fn store(self, sum: Self::Vector, out: &mut [i32]);
@@ -100,23 +98,21 @@ fn block<L: Lanes, const VECTORS: usize>(
         let (rows, products) = (&rows[first * stride..end * stride], &mut products[first..end]);
         for column in (0..PANEL).step_by(VECTORS * L::WIDTH) {
             match end - first {
-                1 => tile::<L, 1, VECTORS, 2>(lanes, rows, stride, panel, column, products),
-                2 => tile::<L, 2, VECTORS, 1>(lanes, rows, stride, panel, column, products),
-                3 => tile::<L, 3, VECTORS, 1>(lanes, rows, stride, panel, column, products),
-                4 => tile::<L, 4, VECTORS, 1>(lanes, rows, stride, panel, column, products),
-                5 if L::ROWS > 4 => tile::<L, 5, VECTORS, 1>(lanes, rows, stride, panel, column, products),
-                6 if L::ROWS > 4 => tile::<L, 6, VECTORS, 1>(lanes, rows, stride, panel, column, products),
-                7 if L::ROWS > 4 => tile::<L, 7, VECTORS, 1>(lanes, rows, stride, panel, column, products),
-                _ => tile::<L, 8, VECTORS, 1>(lanes, rows, stride, panel, column, products),
+                1 => tile::<L, 1, VECTORS>(lanes, rows, stride, panel, column, products),
+                2 => tile::<L, 2, VECTORS>(lanes, rows, stride, panel, column, products),
+                3 => tile::<L, 3, VECTORS>(lanes, rows, stride, panel, column, products),
+                4 => tile::<L, 4, VECTORS>(lanes, rows, stride, panel, column, products),
+                5 if L::ROWS > 4 => tile::<L, 5, VECTORS>(lanes, rows, stride, panel, column, products),
+                6 if L::ROWS > 4 => tile::<L, 6, VECTORS>(lanes, rows, stride, panel, column, products),
+                7 if L::ROWS > 4 => tile::<L, 7, VECTORS>(lanes, rows, stride, panel, column, products),
+                _ => tile::<L, 8, VECTORS>(lanes, rows, stride, panel, column, products),
             }
         }
     }
 }
 
-/// Each product is the sum of `CHAINS` sums, which take turns with the groups: the sums of a single row are
-/// too few to hide the latency of an addition.
 #[inline(always)]
-fn tile<L: Lanes, const ROWS: usize, const VECTORS: usize, const CHAINS: usize>(
+fn tile<L: Lanes, const ROWS: usize, const VECTORS: usize>(
     lanes: L,
     rows: &[u8],
     stride: usize,
@@ -127,9 +123,9 @@ fn tile<L: Lanes, const ROWS: usize, const VECTORS: usize, const CHAINS: usize>(
     let groups = stride / GROUP;
     assert!(rows.len() >= ROWS * stride && products.len() >= ROWS);
     assert!(panel.len() >= groups * PANEL * GROUP && column + VECTORS * L::WIDTH <= PANEL);
-    let mut chains = [[[lanes.splat([0; GROUP]); VECTORS]; ROWS]; CHAINS];
+    let mut sums = [[lanes.splat([0; GROUP]); VECTORS]; ROWS];
     let mut packed = panel[column * GROUP..].as_ptr();
-    let mut add = |group: usize, sums: &mut [[L::Vector; VECTORS]; ROWS]| {
+    for group in 0..groups {
         for line in 0..(VECTORS * L::WIDTH * GROUP).div_ceil(CACHE_LINE_BYTES) {
             prefetch(packed.wrapping_add(GROUPS_AHEAD * PANEL * GROUP + line * CACHE_LINE_BYTES));
         }
@@ -146,21 +142,10 @@ fn tile<L: Lanes, const ROWS: usize, const VECTORS: usize, const CHAINS: usize>(
             }
         }
         packed = packed.wrapping_add(PANEL * GROUP);
-    };
-    let whole = groups - groups % CHAINS;
-    for first in (0..whole).step_by(CHAINS) {
-        chains.iter_mut().zip(first..).for_each(|(sums, group)| add(group, sums));
     }
-    chains.iter_mut().zip(whole..groups).for_each(|(sums, group)| add(group, sums));
-    let [sums, others @ ..] = &mut chains[..] else { return };
-    for other in others {
-        for (sums, other) in sums.iter_mut().zip(other) {
-            sums.iter_mut().zip(other).for_each(|(sum, other)| *sum = lanes.add(*sum, *other));
-        }
-    }
-    for (products, sums) in products.iter_mut().zip(sums) {
-        for (out, sum) in products[column..].chunks_mut(L::WIDTH).zip(sums) {
-            lanes.store(*sum, out);
+    for (products, sums) in products.iter_mut().zip(&sums) {
+        for (out, &sum) in products[column..].chunks_mut(L::WIDTH).zip(sums) {
+            lanes.store(sum, out);
         }
     }
 }
@@ -186,12 +171,6 @@ impl Lanes for Avx512Vnni {
     fn add_products(self, sum: __m512i, row: __m512i, packed: __m512i) -> __m512i {
         // SAFETY: as above.
         unsafe { _mm512_dpbusd_epi32(sum, row, packed) }
-    }
-
-    #[inline(always)]
-    fn add(self, a: __m512i, b: __m512i) -> __m512i {
-        // SAFETY: as above.
-        unsafe { _mm512_add_epi32(a, b) }
     }
 
     #[inline(always)]
@@ -231,12 +210,6 @@ impl Lanes for Avx2 {
             let sum = _mm256_add_epi32(sum, _mm256_madd_epi16(row_even, packed_even));
             _mm256_add_epi32(sum, _mm256_madd_epi16(row_odd, packed_odd))
         }
-    }
-
-    #[inline(always)]
-    fn add(self, a: __m256i, b: __m256i) -> __m256i {
-        // SAFETY: as above.
-        unsafe { _mm256_add_epi32(a, b) }
     }
 
     #[inline(always)]
