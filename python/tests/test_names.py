@@ -83,6 +83,7 @@ OF_MODELS = {
     "Bundle": {
         "from_encoder": "Model",
         "from_encoder_with": "Model",
+        "for_vectors": "Index.create",
         "model": "Encoder",
         "open": "Model",
         "routing_profiles": "Index.health",
