@@ -224,10 +224,8 @@ impl IndexBuilder {
         let encoder = bundle.model().encoder().ok();
         let similarity = self.similarity.or(encoder.map(Encoder::similarity)).unwrap_or(Similarity::Cosine);
         self.check_against(bundle, similarity)?;
-        let analyzer = match encoder {
-            Some(_) => self.analyzer.unwrap_or(Some(Analyzer::default())),
-            None => self.analyzer.unwrap_or(Some(Analyzer::Stems(Language::English))),
-        };
+        let usual = encoder.map_or(Analyzer::Stems(Language::English), |_| Analyzer::default());
+        let analyzer = self.analyzer.unwrap_or(Some(usual));
         check_tokens(bundle, analyzer)?;
         if encoder.is_none() && matches!(self.passages, PassagesOption::Sized | PassagesOption::Of(..)) {
             return Err(InputError::InapplicableOption { option: "passages", call: WITHOUT_ENCODER }.into());

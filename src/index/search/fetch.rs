@@ -38,7 +38,7 @@ impl ActiveModel {
             request: plan.request.clone(),
             ranked_by: ranked.ranked_by,
             signs: asked.signs.clone(),
-            notes: self.notes(view, asked, plan, hits.is_empty())?,
+            notes: self.notes(view, asked, plan, &hits)?,
             hits,
             stats: SearchStats { encode, encoder: asked.encoder, fetch: started.elapsed(), ..ranked.stats },
         })

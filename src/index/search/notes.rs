@@ -5,6 +5,7 @@ use super::asked::Asked;
 use super::encode::QueryEncoder;
 use super::passing::{Passing, metadata};
 use super::plan::{Plan, Scope};
+use super::result::Hit;
 use crate::error::Result;
 use crate::filter::{Filter, Observed};
 use crate::ids::Row;
@@ -24,14 +25,17 @@ impl ActiveModel {
         view: &View,
         asked: &Asked<'_>,
         plan: &Plan<'_>,
-        is_empty: bool,
+        hits: &[Hit],
     ) -> Result<Vec<String>> {
+        let is_empty = hits.is_empty();
         let mut notes = match (plan.filter(), plan.scope) {
             (Some(_), Some(scope)) if is_empty => self.why_nothing_in(view, scope)?,
             (Some(filter), None) if is_empty => self.why_nothing_passes(view, filter)?,
             _ => Vec::new(),
         };
-        if let Some(group_by) = &plan.request.group_by {
+        // A hit in a group has the field.
+        let is_grouped = hits.iter().any(|hit| hit.group.is_some());
+        if let Some(group_by) = plan.request.group_by.as_ref().filter(|_| !is_grouped) {
             let has_field = Filter::exists(&group_by.field);
             notes.extend(match plan.scope {
                 Some(scope) => self.why_nothing_in(view, Scope { asked: Some(&has_field), ..scope })?,
