@@ -365,13 +365,15 @@ fn text_for<'a>(encoder: &Encoder, document: &'a Document) -> Result<Cow<'a, str
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::lexical::Language;
     use crate::outline::Outline;
 
     #[test]
     fn every_step_of_reading_a_long_text_ends_when_the_call_is_cancelled() {
-        let encoder = Encoder::load("tests/fixtures/static/model2vec-0.10/plain").unwrap();
+        let encoder = Encoder::load(Path::new("tests/fixtures/static/model2vec-0.10/plain")).unwrap();
         let (go, stop) = (Stop::default(), Stop::default());
         stop.set();
         let text = "An ox saw me. ".repeat(5_000);
