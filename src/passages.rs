@@ -13,6 +13,7 @@ use serde::Serialize;
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::outline::{Outline, Part, paragraph_end};
+use crate::progress::{Cancelled, Stop};
 
 /// The length of an index's passages, in tokens of its encoder.
 ///
@@ -123,6 +124,7 @@ struct Cutter<'a> {
     /// The start of each token in the text, ascending.
     tokens: &'a [u32],
     most: usize,
+    stop: &'a Stop,
     /// Most tokens of a unit: those that the headings before it leave.
     room: usize,
     /// Tokens of the headings that came last.
@@ -133,13 +135,19 @@ struct Cutter<'a> {
 /// The passages of a text, given its outline and the ascending start of each token: at most `most` tokens
 /// each, with at most `overlap` shared. At least one; each begins after the previous one, at a character
 /// boundary, and together they cover everything except white space.
-pub(crate) fn cut(text: &str, outline: &Outline, tokens: &[u32], most: usize, overlap: usize) -> Vec<Span> {
+pub(crate) fn cut(
+    text: &str,
+    outline: &Outline,
+    tokens: &[u32],
+    [most, overlap]: [usize; 2],
+    stop: &Stop,
+) -> Result<Vec<Span>, Cancelled> {
     let is_short = tokens.len() <= most / SHORT;
     if is_short || tokens.len() <= most && !outline.parts().iter().any(Part::is_heading) {
-        return vec![Span::of(text)];
+        return Ok(vec![Span::of(text)]);
     }
-    let mut cutter =
-        Cutter { text, tokens, most: most.max(1), room: most.max(1), headings: 0, units: Vec::new() };
+    let (room, units) = (most.max(1), Vec::new());
+    let mut cutter = Cutter { text, tokens, most: room, stop, room, headings: 0, units };
     let mut blocks = outline.parts().iter().filter(|part| part.begins_block()).peekable();
     let mut rest = 0;
     while rest < text.len() {
@@ -149,7 +157,7 @@ pub(crate) fn cut(text: &str, outline: &Outline, tokens: &[u32], most: usize, ov
             (false, next) => next.map_or(text.len(), |part| part.start as usize),
         };
         let is_with_heading = |part: &Part| part.is_heading() || part.level == Part::ABOVE;
-        cutter.block(rest, end, next.is_some_and(is_with_heading));
+        cutter.block(rest, end, next.is_some_and(is_with_heading))?;
         rest = end;
     }
     let units = cutter.units;
@@ -177,7 +185,7 @@ pub(crate) fn cut(text: &str, outline: &Outline, tokens: &[u32], most: usize, ov
         }
         first = next;
     }
-    if spans.is_empty() { vec![Span::of(text)] } else { spans }
+    Ok(if spans.is_empty() { vec![Span::of(text)] } else { spans })
 }
 
 /// For each unit, the end of its section: the first heading after the section's text.
@@ -245,13 +253,14 @@ impl Cutter<'_> {
         self.units.push(Unit { start, end, tokens, ends_block: false, is_heading: false });
     }
 
-    fn block(&mut self, start: usize, end: usize, is_heading: bool) {
+    fn block(&mut self, start: usize, end: usize, is_heading: bool) -> Result<(), Cancelled> {
         let (text, before) = (self.text, self.units.len());
         self.room = self.most - if is_heading { 0 } else { self.headings.min(self.most / 2) };
         self.headings = if is_heading { self.headings + self.count(start, end) } else { 0 };
         // Lines may be wrapped anywhere.
         let joined = text[start..end].replace(['\n', '\r'], " ");
         for (at, sentence) in joined.split_sentence_bound_indices() {
+            self.stop.check()?;
             let sentence = start + at..start + at + sentence.len();
             if self.count(sentence.start, sentence.end) <= self.room {
                 self.push(sentence.start, sentence.end);
@@ -259,7 +268,7 @@ impl Cutter<'_> {
             }
             let mut line_start = sentence.start;
             for line in text[sentence].split_inclusive('\n') {
-                self.line(line_start, line_start + line.len());
+                self.line(line_start, line_start + line.len())?;
                 line_start += line.len();
             }
         }
@@ -267,16 +276,19 @@ impl Cutter<'_> {
             last.ends_block = true;
         }
         self.units[before..].iter_mut().for_each(|unit| unit.is_heading = is_heading);
+        Ok(())
     }
 
     /// Cuts a line between words if it is too long.
-    fn line(&mut self, start: usize, end: usize) {
+    fn line(&mut self, start: usize, end: usize) -> Result<(), Cancelled> {
         if self.count(start, end) <= self.room {
-            return self.push(start, end);
+            self.push(start, end);
+            return Ok(());
         }
         let text = self.text;
         let (mut first, mut tokens) = (start, 0);
         for (at, word) in text[start..end].split_word_bound_indices() {
+            self.stop.check()?;
             let word = start + at..start + at + word.len();
             let more = self.count(word.start, word.end);
             if tokens + more > self.room && first < word.start {
@@ -292,6 +304,7 @@ impl Cutter<'_> {
         if first < end {
             self.push(first, end);
         }
+        Ok(())
     }
 
     /// Cuts a word between tokens.
@@ -329,7 +342,7 @@ mod tests {
     }
 
     fn passages(text: &str, most: usize, overlap: usize) -> Vec<&str> {
-        let spans = cut(text, &Outline::default(), &tokens(text), most, overlap);
+        let spans = cut(text, &Outline::default(), &tokens(text), [most, overlap], &Stop::default()).unwrap();
         spans.into_iter().map(|span| span.part(text).unwrap()).collect()
     }
 
@@ -375,7 +388,7 @@ mod tests {
         let part = |(name, level)| Part { start: at(name), line: 0, level };
         let outline = Outline::new(parts.map(part).to_vec()).unwrap();
         let passages = |most| {
-            let spans = cut(text, &outline, &tokens(text), most, 2);
+            let spans = cut(text, &outline, &tokens(text), [most, 2], &Stop::default()).unwrap();
             spans.into_iter().map(|span| span.part(text).unwrap()).collect::<Vec<_>>()
         };
         // The last block has a blank line, and fits.
@@ -395,7 +408,7 @@ mod tests {
             |(name, level): (&str, u8)| Part { start: text.find(name).unwrap() as u32, line: 0, level };
         let parts = [("A", 1), ("B", 1), ("ox", 0), ("C", 1), ("an elk", 0), ("D", 1), ("no ox", 0)];
         let outline = Outline::new(parts.map(part).to_vec()).unwrap();
-        let spans = cut(text, &outline, &tokens(text), 11, 0);
+        let spans = cut(text, &outline, &tokens(text), [11, 0], &Stop::default()).unwrap();
         let found: Vec<_> = spans.iter().map(|span| span.part(text).unwrap()).collect();
         assert_eq!(found, ["A\n\nB\n\nox\n\nC\n\nan elk is here now", "D\n\nno ox"]);
     }
@@ -409,7 +422,7 @@ mod tests {
         assert_eq!(passages("\u{597d}\u{597d}\u{597d}", 1, 0), ["\u{597d}"; 3]);
         // A token that begins inside a character.
         let text = "\u{1f600}\u{1f600}";
-        assert_eq!(cut(text, &Outline::default(), &[0, 1, 4, 5], 1, 0).len(), 2);
+        assert_eq!(cut(text, &Outline::default(), &[0, 1, 4, 5], [1, 0], &Stop::default()).unwrap().len(), 2);
     }
 
     #[test]
@@ -439,7 +452,7 @@ mod tests {
             let words = text.unicode_word_indices().step_by(3);
             let parts = words.zip(levels).map(|((at, _), level)| Part { start: at as u32, line: 0, level });
             let outline = Outline::new(parts.collect()).unwrap();
-            let spans = cut(&text, &outline, &starts, most, overlap.min(most / 2));
+            let spans = cut(&text, &outline, &starts, [most, overlap.min(most / 2)], &Stop::default()).unwrap();
             let mut end = 0;
             for (number, span) in spans.iter().enumerate() {
                 prop_assert!(span.part(&text).is_some());

@@ -1,6 +1,10 @@
 //! Progress and cancellation of long calls.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 /// The progress of a long call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +104,93 @@ pub type OnProgress<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
 /// A callback that only returns whether to continue.
 pub type Tick<'a> = dyn FnMut() -> ControlFlow<()> + 'a;
 
+/// How often a call asks whether to continue while other threads do its work.
+const BETWEEN_TICKS: Duration = Duration::from_millis(50);
+
+/// Tells work on other threads that its call was cancelled.
+#[derive(Debug, Default)]
+pub(crate) struct Stop(AtomicBool);
+
+impl Stop {
+    /// An error once the call was cancelled. Work looks every few milliseconds.
+    pub fn check(&self) -> Result<(), Cancelled> {
+        if self.0.load(Ordering::Relaxed) { Err(Cancelled) } else { Ok(()) }
+    }
+
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Does work on another thread, and calls `tick` several times a second meanwhile, on this one.
+///
+/// A thread of a pool does the work itself, without ticks: if it waited, the work could need it.
+pub(crate) fn ticking<T: Send, E: From<Cancelled> + Send>(
+    tick: &mut Tick<'_>,
+    work: impl FnOnce(&Stop) -> Result<T, E> + Send,
+) -> Result<T, E> {
+    let stop = Stop::default();
+    if rayon::current_thread_index().is_some() {
+        return work(&stop);
+    }
+    let (tell, told) = mpsc::sync_channel(1);
+    thread::scope(|scope| {
+        let stop = &stop;
+        let working = scope.spawn(move || drop(tell.send(work(stop))));
+        loop {
+            match told.recv_timeout(BETWEEN_TICKS) {
+                Ok(done) => return stop.check().map_err(E::from).and(done),
+                Err(RecvTimeoutError::Timeout) if tick().is_break() => stop.set(),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    if let Err(panic) = working.join() {
+                        std::panic::resume_unwind(panic);
+                    }
+                    return Err(Cancelled.into());
+                }
+            }
+        }
+    })
+}
+
 /// A callback that does nothing and never cancels.
 pub fn no_progress(_: Progress) -> ControlFlow<()> {
     ControlFlow::Continue(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+
+    #[test]
+    fn work_ends_when_a_tick_breaks() {
+        let mut ticks = 0;
+        let tick: &mut Tick<'_> = &mut || {
+            ticks += 1;
+            if ticks < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        // Never ends by itself.
+        let ended = ticking(tick, |stop| -> Result<(), Error> {
+            loop {
+                stop.check()?;
+                thread::yield_now();
+            }
+        });
+        assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
+        assert!(ticks >= 3);
+    }
+
+    #[test]
+    fn work_that_is_over_at_once_is_not_cancelled() {
+        let tick: &mut Tick<'_> = &mut || ControlFlow::Continue(());
+        assert_eq!(ticking(tick, |_| Ok::<_, Error>(7)).unwrap(), 7);
+    }
+
+    #[test]
+    #[should_panic(expected = "of the work")]
+    fn a_panic_of_the_work_goes_on() {
+        let _ =
+            ticking(&mut || ControlFlow::Continue(()), |_| -> Result<(), Error> { panic!("of the work") });
+    }
 }

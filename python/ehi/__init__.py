@@ -11,6 +11,9 @@ your own. `ehi.aio` has the same calls as coroutines. Other people's tools are i
 `ehi.langchain`, `ehi.haystack` and `ehi.llama_index`, each with an extra of its name.
 """
 
+# The types are in `__init__.pyi`.
+# pyright: reportAttributeAccessIssue=false, reportMissingImports=false, reportUnsupportedDunderAll=false
+
 import importlib as _importlib
 from collections.abc import Sequence as _Sequence
 

@@ -41,13 +41,6 @@ fn begin(py: Python<'_>) -> PyResult<()> {
     Err(error)
 }
 
-/// What is done now and then during a call, with the interpreter's lock.
-fn meanwhile(py: Python<'_>) -> PyResult<()> {
-    py.check_signals()?;
-    logs::refresh(py)?;
-    logs::hand_over(py)
-}
-
 /// Runs a short call.
 pub fn run<T: Send>(py: Python<'_>, work: impl FnOnce() -> ehi::Result<T> + Send) -> PyResult<T> {
     begin(py)?;
@@ -90,27 +83,43 @@ pub fn in_parts<I: Sync, T: Send>(
     }
 }
 
+/// What ended a call from within: Ctrl-C, or an exception of the caller's function.
+#[derive(Default)]
+struct Raised(Option<PyErr>);
+
+impl Raised {
+    /// Does what is due now and then, asks `listen` whether to continue, and keeps what is raised.
+    fn ask(&mut self, listen: impl FnOnce(Python<'_>) -> PyResult<bool>) -> ControlFlow<()> {
+        let asked = Python::attach(|py| {
+            py.check_signals()?;
+            logs::refresh(py)?;
+            logs::hand_over(py)?;
+            listen(py)
+        });
+        match asked {
+            Ok(true) => return ControlFlow::Continue(()),
+            Ok(false) => {}
+            Err(error) => self.0 = Some(error),
+        }
+        ControlFlow::Break(())
+    }
+
+    /// The result of the call: what was raised, also if the call had already finished.
+    fn or<T>(self, py: Python<'_>, result: ehi::Result<T>) -> PyResult<T> {
+        logs::hand_over(py)?;
+        self.0.map_or_else(|| result.map_err(|error| exception(py, error)), Err)
+    }
+}
+
 /// Runs a call that asks several times a second whether to continue, and checks for Ctrl-C then.
 pub fn interruptible<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&mut Tick<'_>) -> ehi::Result<T> + Send,
 ) -> PyResult<T> {
     begin(py)?;
-    let mut raised = None;
-    let result = py.detach(|| {
-        work(&mut || match Python::attach(meanwhile) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => {
-                raised = Some(error);
-                ControlFlow::Break(())
-            }
-        })
-    });
-    logs::hand_over(py)?;
-    match raised {
-        Some(raised) => Err(raised),
-        None => result.map_err(|error| exception(py, error)),
-    }
+    let mut raised = Raised::default();
+    let result = py.detach(|| work(&mut || raised.ask(|_| Ok(true))));
+    raised.or(py, result)
 }
 
 /// The callback of a long call of the library.
@@ -161,7 +170,7 @@ pub fn watched<T: Send>(
 ) -> PyResult<T> {
     begin(py)?;
     let listener = Listener::new(py, progress)?;
-    let mut raised = None;
+    let mut raised = Raised::default();
     let result = py.detach(|| {
         let mut told: Option<Instant> = None;
         let mut on_progress = |now: Progress| {
@@ -170,27 +179,10 @@ pub fn watched<T: Send>(
                 return ControlFlow::Continue(());
             }
             told = Some(Instant::now());
-            let heard = Python::attach(|py| {
-                meanwhile(py)?;
-                listener.tell(py, now)
-            });
-            match heard {
-                Ok(true) => ControlFlow::Continue(()),
-                Ok(false) => ControlFlow::Break(()),
-                Err(error) => {
-                    raised = Some(error);
-                    ControlFlow::Break(())
-                }
-            }
+            raised.ask(|py| listener.tell(py, now))
         };
         work(&mut on_progress)
     });
     let closed = listener.close(py);
-    logs::hand_over(py)?;
-    match (result, raised) {
-        // Also if the call had already finished.
-        (_, Some(raised)) => Err(raised),
-        (Ok(done), None) => closed.map(|()| done),
-        (Err(error), None) => Err(exception(py, error)),
-    }
+    raised.or(py, result).and_then(|done| closed.map(|()| done))
 }

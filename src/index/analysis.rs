@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::lexical::{Analyzer, Piece, normalised, own_term, pairs, pieces, singles, stems, unknown};
 use crate::model::{Bundle, Encoder, ModelError, Token};
+use crate::progress::Stop;
 use crate::store::{Lexer, LexerError, Lexers};
 
 /// The kind of terms in an index's posting lists, with the model that it may need to extract them.
@@ -78,9 +79,10 @@ impl Analysis<'_> {
     pub fn list_terms(
         &self,
         text: &str,
+        stop: &Stop,
         out: &mut Vec<u32>,
     ) -> std::result::Result<Option<usize>, ModelError> {
-        self.walk(text, &mut |found| match found {
+        self.walk_until(text, stop, &mut |found| match found {
             Found::Token(term) | Found::Word(_, term) => out.push(term),
             Found::Run(run) => out.extend(singles(run).chain(pairs(run)).map(own_term)),
         })
@@ -122,11 +124,16 @@ impl Analysis<'_> {
         self.encoder.is_some_and(|encoder| encoder.is_punctuation(token))
     }
 
+    fn walk(&self, text: &str, tell: &mut dyn FnMut(Found<'_>)) -> std::result::Result<(), ModelError> {
+        self.walk_until(text, &Stop::default(), tell).map(drop)
+    }
+
     /// Visits the parts of a text in order. Returns its number of tokens if the whole text was tokenised as
     /// it is.
-    fn walk(
+    fn walk_until(
         &self,
         text: &str,
+        stop: &Stop,
         tell: &mut dyn FnMut(Found<'_>),
     ) -> std::result::Result<Option<usize>, ModelError> {
         let normal = normalised(text);
@@ -135,7 +142,10 @@ impl Analysis<'_> {
             match (piece, self.analyzer) {
                 (Piece::Characters(run), _) => tell(Found::Run(run)),
                 (Piece::Text(part), Analyzer::Stems(language)) => {
-                    stems(language, part, |word, term| tell(Found::Word(word, term)));
+                    stems(language, part, |word, term| {
+                        tell(Found::Word(word, term));
+                        stop.check()
+                    })?;
                 }
                 (Piece::Text(part), Analyzer::Tokens) => {
                     let tell_token = &mut |token: Token<'_>| match token {
@@ -145,7 +155,8 @@ impl Analysis<'_> {
                             Piece::Characters(run) => tell(Found::Run(run)),
                         }),
                     };
-                    tokens = self.encoder()?.tokenizer()?.words(part, tell_token)?.filter(|_| part == text);
+                    tokens =
+                        self.encoder()?.tokenizer()?.words(part, stop, tell_token)?.filter(|_| part == text);
                 }
             }
         }
@@ -155,7 +166,7 @@ impl Analysis<'_> {
 
 impl Lexer for Analysis<'_> {
     fn terms(&self, text: &str, out: &mut Vec<u32>) -> std::result::Result<(), LexerError> {
-        self.list_terms(text, out)?;
+        self.list_terms(text, &Stop::default(), out)?;
         Ok(())
     }
 }

@@ -18,7 +18,7 @@ use crate::lexical::Analyzer;
 use crate::model::{Bundle, Encoder, Model, ModelError, Role};
 use crate::outline::BETWEEN_HEADINGS;
 use crate::passages::{self, Passages, Span};
-use crate::progress::Tick;
+use crate::progress::{Stop, Tick, ticking};
 use crate::scan::{Similarity, unit_to_store};
 use crate::store::{Lexer, LexerError, Put, PutRow, Terms};
 
@@ -91,8 +91,12 @@ impl Ingest<'_> {
     pub fn prepare(self, documents: Vec<Document>, tick: &mut Tick<'_>) -> Result<Prepared> {
         let encoder = self.model().encoder()?;
         let room = encoder.max_tokens() - encoder.tokens_around()?;
-        let read = documents.par_iter().map(|document| self.read(encoder, document, room));
-        let read = read.collect::<Result<Vec<_>>>()?;
+        let read = |stop: &Stop| {
+            let read = documents.par_iter().map(|document| self.read(encoder, document, room, stop));
+            read.collect::<Result<Vec<_>>>()
+        };
+        let bytes: usize = documents.iter().map(Document::heap_bytes).sum();
+        let read = if bytes > READ_AT_ONCE { ticking(tick, read)? } else { read(&Stop::default())? };
         let mut cut = CutTexts::default();
         let texts: Vec<Cow<'_, str>> = match self.passages {
             Some(_) => read.iter().flat_map(|read| &read.texts).map(|text| text.as_str().into()).collect(),
@@ -201,7 +205,7 @@ impl Ingest<'_> {
     }
 
     /// `room`: tokens of title and text that the encoder reads.
-    fn read(self, encoder: &Encoder, document: &Document, room: usize) -> Result<Read> {
+    fn read(self, encoder: &Encoder, document: &Document, room: usize, stop: &Stop) -> Result<Read> {
         let Document { title, text, .. } = document;
         let count = || -> Result<usize> {
             // A token takes at least one byte.
@@ -209,13 +213,14 @@ impl Ingest<'_> {
                 return Ok(0);
             }
             let tokenizer = encoder.tokenizer()?;
-            Ok(tokenizer.tokens(title, &mut |_| {})? + tokenizer.tokens(text, &mut |_| {})?)
+            Ok(tokenizer.tokens(title, stop, &mut |_| {})? + tokenizer.tokens(text, stop, &mut |_| {})?)
         };
         let (terms, tokens) = match self.analyzer {
             None => (None, count()?),
             Some(analyzer) => {
                 let counting = Counting {
                     analysis: Analysis { analyzer, encoder: Some(encoder) },
+                    stop,
                     tokens: AtomicUsize::new(0),
                     all: AtomicBool::new(true),
                 };
@@ -226,8 +231,8 @@ impl Ingest<'_> {
         };
         let (spans, texts) = match self.passages {
             Some(passages) => {
-                let (spans, texts) = cut_document(encoder, document, passages, room)?;
-                known_passages(encoder, spans, texts)?
+                let (spans, texts) = cut_document(encoder, document, passages, room, stop)?;
+                known_passages(encoder, spans, texts, stop)?
             }
             None => (vec![self.whole(document)], Vec::new()),
         };
@@ -255,8 +260,13 @@ fn known_passages(
     encoder: &Encoder,
     spans: Vec<Span>,
     texts: Vec<String>,
+    stop: &Stop,
 ) -> Result<(Vec<Span>, Vec<String>)> {
-    let known = texts.iter().map(|text| Ok(encoder.knows(text)?)).collect::<Result<Vec<bool>>>()?;
+    let knows = |text: &String| {
+        stop.check()?;
+        Ok(encoder.knows(text)?)
+    };
+    let known = texts.iter().map(knows).collect::<Result<Vec<bool>>>()?;
     let first = known.iter().position(|known| *known).unwrap_or(0);
     let rows = spans.into_iter().zip(texts).zip(known).enumerate();
     Ok(rows.filter(|(place, (_, known))| *known || *place == first).map(|(_, (row, _))| row).unzip())
@@ -279,13 +289,14 @@ pub(super) fn cut_document(
     document: &Document,
     passages: Passages,
     room: usize,
+    stop: &Stop,
 ) -> Result<(Vec<Span>, Vec<String>)> {
     let Document { title, text, outline, .. } = document;
     let (most, overlap) = (passages.tokens as usize, passages.overlap as usize);
     let tokenizer = encoder.tokenizer()?;
     let starts = |text: &str| -> Result<Vec<u32>> {
         let mut starts = Vec::new();
-        tokenizer.starts(text, &mut starts)?;
+        tokenizer.starts(text, stop, &mut starts)?;
         Ok(starts)
     };
     let own = starts(text)?;
@@ -297,8 +308,9 @@ pub(super) fn cut_document(
     let most = most.min(room.saturating_sub(beside).max(most / 2));
     let left = room.saturating_sub(most + TITLE_SLACK);
     let title = of_title.get(left).map_or(&**title, |&cut| &title[..floor(title, cut as usize)]);
-    let spans = passages::cut(text, outline, &own, most, overlap.min(most / 2));
+    let spans = passages::cut(text, outline, &own, [most, overlap.min(most / 2)], stop)?;
     let to_encode = |span: &Span| -> Result<String> {
+        stop.check()?;
         let mut title = outline.title(title, text, span.start);
         if titled > left
             && let Some(&first_cut) = starts(&title)?.get(left)
@@ -314,12 +326,16 @@ pub(super) fn cut_document(
     Ok((spans, texts))
 }
 
+/// Bytes of documents that are read without asking whether to continue: a few milliseconds' work.
+const READ_AT_ONCE: usize = 64 << 10;
+
 /// By how many tokens a title and a passage together may differ from the two apart.
 const TITLE_SLACK: usize = 2;
 
 /// Counts tokens if terms are extracted from the text as the encoder reads it.
 struct Counting<'a> {
     analysis: Analysis<'a>,
+    stop: &'a Stop,
     tokens: AtomicUsize,
     /// Whether the tokens of every text are counted.
     all: AtomicBool,
@@ -327,7 +343,7 @@ struct Counting<'a> {
 
 impl Lexer for Counting<'_> {
     fn terms(&self, text: &str, out: &mut Vec<u32>) -> std::result::Result<(), LexerError> {
-        match self.analysis.list_terms(text, out)? {
+        match self.analysis.list_terms(text, self.stop, out)? {
             Some(tokens) => {
                 self.tokens.fetch_add(tokens, Ordering::Relaxed);
             }
@@ -345,4 +361,41 @@ fn text_for<'a>(encoder: &Encoder, document: &'a Document) -> Result<Cow<'a, str
         ("", text) | (text, "") => Cow::Borrowed(tokenizer.head(text)),
         (title, text) => Cow::Owned(format!("{} {}", tokenizer.head(title), tokenizer.head(text))),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::lexical::Language;
+    use crate::outline::Outline;
+
+    #[test]
+    fn every_step_of_reading_a_long_text_ends_when_the_call_is_cancelled() {
+        let encoder = Encoder::load(Path::new("tests/fixtures/static/model2vec-0.10/plain")).unwrap();
+        let (go, stop) = (Stop::default(), Stop::default());
+        stop.set();
+        let text = "An ox saw me. ".repeat(5_000);
+        let document = Document::new("a", "", &text);
+        for analyzer in [Analyzer::Tokens, Analyzer::Stems(Language::English)] {
+            let analysis = Analysis { analyzer, encoder: Some(&encoder) };
+            let ended = analysis.list_terms(&text, &stop, &mut Vec::new());
+            assert!(matches!(ended, Err(ModelError::Cancelled)), "{analyzer}: {ended:?}");
+        }
+        let mut starts = Vec::new();
+        let tokenizer = encoder.tokenizer().unwrap();
+        assert!(matches!(tokenizer.starts(&text, &stop, &mut starts), Err(ModelError::Cancelled)));
+        assert!(matches!(tokenizer.tokens(&text, &stop, &mut |_| {}), Err(ModelError::Cancelled)));
+        tokenizer.starts(&text, &go, &mut starts).unwrap();
+        for text in [&text, &text.replace('.', "")] {
+            let cut = |stop| passages::cut(text, &Outline::default(), &starts, [50, 10], stop);
+            assert!(cut(&stop).is_err() && cut(&go).is_ok());
+        }
+        let passages = Passages::new(50, 10).unwrap();
+        let (spans, texts) = cut_document(&encoder, &document, passages, 100, &go).unwrap();
+        assert!(spans.len() > 100, "{}", spans.len());
+        let ended = known_passages(&encoder, spans, texts, &stop);
+        assert!(matches!(ended, Err(Error::Cancelled)));
+    }
 }

@@ -131,8 +131,12 @@ impl serde::Serialize for Analyzer {
 
 /// Calls `tell` with each word of a [normalised](super::normalised) text and its term: the CRC-32 of its
 /// stem, so that no dictionary is needed. Among a hundred thousand words, one pair on average shares a
-/// number.
-pub(crate) fn stems(language: Language, text: &str, mut tell: impl FnMut(&str, u32)) {
+/// number. An error of `tell` ends the call.
+pub(crate) fn stems<E>(
+    language: Language,
+    text: &str,
+    mut tell: impl FnMut(&str, u32) -> Result<(), E>,
+) -> Result<(), E> {
     let stemmer = Stemmer::new(language.algorithm());
     let words = text.split(|c: char| !c.is_alphanumeric() && !is_mark(c));
     for word in words.filter(|word| word.contains(char::is_alphanumeric)) {
@@ -141,8 +145,9 @@ pub(crate) fn stems(language: Language, text: &str, mut tell: impl FnMut(&str, u
         let lower = lower_case(language, word);
         let stem = if short { stemmer.stem(&lower) } else { lower.as_str().into() };
         // The last number means "no term".
-        tell(word, crc32fast::hash(stem.as_bytes()).min(u32::MAX - 1));
+        tell(word, crc32fast::hash(stem.as_bytes()).min(u32::MAX - 1))?;
     }
+    Ok(())
 }
 
 /// Words longer than this, in bytes, are not stemmed.
@@ -177,7 +182,11 @@ mod tests {
 
     fn of(language: Language, text: &str) -> Vec<u32> {
         let mut found = Vec::new();
-        stems(language, &super::super::normalised(text), |_, term| found.push(term));
+        let done: Result<(), ()> = stems(language, &super::super::normalised(text), |_, term| {
+            found.push(term);
+            Ok(())
+        });
+        assert_eq!(done, Ok(()));
         found
     }
 

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::progress::Cancelled;
+
 /// An error of the encoder, the indexer or the bundle that holds them.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -227,6 +229,12 @@ impl ModelError {
         expected: &[usize],
     ) -> Self {
         Self::bad_tensor(path, name, format!("has shape {found:?}, expected {expected:?}"))
+    }
+}
+
+impl From<Cancelled> for ModelError {
+    fn from(_: Cancelled) -> Self {
+        Self::Cancelled
     }
 }
 

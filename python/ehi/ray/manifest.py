@@ -54,6 +54,7 @@ def remove(storage: Storage, numbers: Iterable[int]) -> None:
 
 def read(storage: Storage, version: int | None = None) -> Json:
     """A manifest, the newest unless asked otherwise."""
+    number = 0
     for _ in range(_LOOKS):
         number = latest_version(storage) if version is None else version
         with contextlib.suppress(FileNotFoundError):
@@ -72,7 +73,7 @@ def read(storage: Storage, version: int | None = None) -> Json:
 
 def decode(data: bytes, number: int) -> Json:
     try:
-        manifest = json.loads(data)
+        manifest: Json = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise ManifestError(f"manifest {number} is damaged: {error}") from None
     wrong = flaw(manifest, {"format": _is_count, "version": lambda value: value == number})

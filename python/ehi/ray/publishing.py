@@ -123,7 +123,7 @@ def change(storage: Storage, make: Callable[[Json], Json | None]) -> int:
         newest = manifests.read(storage)
         changed = make(newest)
         if changed is None:
-            return newest["version"]
+            return int(newest["version"])
         try:
             return manifests.publish(storage, changed, newest["version"])
         except PublishConflict:
@@ -161,7 +161,7 @@ def delete(uri: Uri, ids: str | Iterable[str], *, storage_options: Options = Non
         raise TypeError("ids are strings")
     storage = connect(uri, storage_options)
     if not ids:
-        return manifests.read(storage)["version"]
+        return int(manifests.read(storage)["version"])
     file = write_tombstones(storage, ids)
 
     def with_tombstones(newest: Json) -> Json:

@@ -75,7 +75,7 @@ def _reshape(job: RayJob, base: Json, groups: Sequence[tuple[list[Json], int]]) 
         if len(sources) > 1 or count > 1 or later_tombstones(sources[0], base["tombstones"])
     ]
     if not chosen:
-        return base["version"]
+        return int(base["version"])
     tasks = [task_of(base, sources, (own, count)) for sources, count in chosen for own in range(count)]
     with job.running():
         made = iter(job.make(base["model"], tasks))

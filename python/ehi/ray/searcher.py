@@ -97,11 +97,11 @@ class Searcher:
     @property
     def version(self) -> int:
         """Its number."""
-        return self.manifest["version"]
+        return int(self.manifest["version"])
 
     def __len__(self) -> int:
         """Documents of the set, those included that were deleted and are not compacted away."""
-        return self.manifest["documents"]
+        return int(self.manifest["documents"])
 
     def refresh(self) -> bool:
         """Changes over to the newest manifest; whether there was one. Searches go on meanwhile."""

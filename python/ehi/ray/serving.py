@@ -25,6 +25,7 @@ from typing import Any
 
 import ray
 from ray import serve as ray_serve
+from ray.exceptions import RayActorError, RayTaskError
 
 import ehi
 
@@ -150,12 +151,12 @@ class Groups:
                 except TimeoutError:
                     reply.cancel()
                     found = None
-                except ray.exceptions.RayActorError:
+                except RayActorError:
                     if not left:
                         raise
                     reply = ask(number)
                     continue
-                except ray.exceptions.RayTaskError as error:
+                except RayTaskError as error:
                     if isinstance(error.cause, (ehi.Error, *_REFUSALS)):
                         raise error.cause from None
                     raise
@@ -285,23 +286,21 @@ def serve(
     uri, cache = storage.place, os.path.abspath(default_cache() if cache is None else cache)
     started = not ray.is_initialized()
     if started:
-        ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     ray_serve.start(http_options={"host": host, "port": port})
     resources = {"num_cpus": num_cpus}
     groups_of_shards = [
-        ray_serve.deployment(GroupReplica)
-        .options(
+        ray_serve.deployment(
             name=f"shards-{number}",
             num_replicas=replicas,
             ray_actor_options=resources,
             max_ongoing_requests=64,
-        )
-        .bind(uri, number, groups, cache, budget, storage_options)
+        )(GroupReplica).bind(uri, number, groups, cache, budget, storage_options)
         for number in range(groups)
     ]
-    entry = ray_serve.deployment(EntryReplica).options(
+    entry = ray_serve.deployment(
         name="entry", num_replicas=entries, ray_actor_options=resources, max_ongoing_requests=256
-    )
+    )(EntryReplica)
     app = entry.bind(uri, groups_of_shards, cache, seconds, refresh, storage_options)
     handle = ray_serve.run(app, name=name, route_prefix=route_prefix)
     if not _answers(at, port, route_prefix):

@@ -150,7 +150,8 @@ class ObjectStorage:
         self.options = options
         self._obstore = obstore
         with self._told():
-            self._store = from_url(uri, **(options or {}))
+            given: Any = options or {}
+            self._store = from_url(uri, **given)
 
     @contextlib.contextmanager
     def _told(self, reads: bool = False) -> Iterator[None]:
@@ -234,11 +235,12 @@ def read_json(storage: Storage, name: str) -> Any:
         return None
 
 
-def create_json(storage: Storage, name: str, value: Any) -> Any:
+def create_json(storage: Storage, name: str, value: Json) -> Json:
     """Creates an object of JSON if there is none; what is there then: the value, or that of another process."""
     if storage.create(name, json.dumps(value).encode()):
         return value
-    return read_json(storage, name)
+    there: Json = read_json(storage, name)
+    return there
 
 
 def _sync(path: pathlib.Path) -> None:

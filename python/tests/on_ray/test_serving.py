@@ -216,7 +216,7 @@ def test_questions_in_a_batch(published, questions, tmp_path):
             ehi.ray.search_batch(published, wrong)
     with pytest.raises(TypeError, match="`top_k` is not an option"):
         ehi.ray.search_batch(published, data, column="q", top_k=3)
-    with pytest.raises(ehi.InputError, match="`worst` is not a mode"):
+    with pytest.raises(ehi.InputError, match="`mode` is `worst`"):
         ehi.ray.search_batch(published, data, column="q", mode="worst")
 
 

@@ -17,6 +17,7 @@ use crate::ids::Row;
 use crate::index::analysis::{Analysis, QuestionTerms};
 use crate::lexical::syntax::{self, Clause, ClauseRole};
 use crate::lexical::{self, Bm25, LexicalStats, Norms, QueryTerm};
+use crate::progress::Stop;
 use crate::scan::TopK;
 use crate::store::{TermPart, View};
 
@@ -334,7 +335,7 @@ impl<'a> WordSearch<'a> {
         }
         let mut terms = Vec::new();
         // As it stands in a text, which some tokenizers tell from its beginning.
-        self.analysis.list_terms(&format!(" {word}"), &mut terms)?;
+        self.analysis.list_terms(&format!(" {word}"), &Stop::default(), &mut terms)?;
         found.extend(&terms);
         self.terms_of.borrow_mut().insert(word.to_owned(), terms);
         Ok(())

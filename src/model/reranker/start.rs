@@ -20,6 +20,7 @@ use crate::model::files::{
 use crate::model::tokenize::Token;
 use crate::model::weights::Weights;
 use crate::model::{Bundle, LoadOptions, folder};
+use crate::progress::Stop;
 
 /// Default for the longest pair, in tokens.
 const DEFAULT_TOKENS: usize = 256;
@@ -339,6 +340,6 @@ impl Reranker {
                 out.push(id);
             }
         };
-        self.parts.tokenizer()?.tokens(text, &mut tell).map(|_| ())
+        self.parts.tokenizer()?.tokens(text, &Stop::default(), &mut tell).map(|_| ())
     }
 }

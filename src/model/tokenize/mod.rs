@@ -40,6 +40,7 @@ use tokenizers::{Encoding, Model, ModelWrapper, OffsetType, PreTokenizer, Tokeni
 
 use super::error::ModelError;
 use super::files;
+use crate::progress::Stop;
 
 /// Which of a text's tokens an encoder reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -254,9 +255,15 @@ impl TextTokenizer {
     /// Passes all tokens of a text of any length to `tell`, in order. Returns their number.
     ///
     /// A long text is tokenised in pieces, which end at white space if possible.
-    pub(crate) fn tokens(&self, text: &str, tell: &mut dyn FnMut(Token<'_>)) -> Result<usize, ModelError> {
+    pub(crate) fn tokens(
+        &self,
+        text: &str,
+        stop: &Stop,
+        tell: &mut dyn FnMut(Token<'_>),
+    ) -> Result<usize, ModelError> {
         let mut all = 0;
         for (_, piece) in pieces(text) {
+            stop.check()?;
             let encoding = self.piece(piece, 0, OffsetType::None)?;
             all += encoding.len();
             if !encoding.get_ids().iter().any(|id| self.special.contains(id)) {
@@ -280,11 +287,12 @@ impl TextTokenizer {
     pub(crate) fn words(
         &self,
         text: &str,
+        stop: &Stop,
         tell: &mut dyn FnMut(Token<'_>),
     ) -> Result<Option<usize>, ModelError> {
         match self.needs_spaces() {
-            true => self.tokens(&spaced::spaced(text), tell).map(|_| None),
-            false => self.tokens(text, tell).map(Some),
+            true => self.tokens(&spaced::spaced(text), stop, tell).map(|_| None),
+            false => self.tokens(text, stop, tell).map(Some),
         }
     }
 
@@ -312,8 +320,9 @@ impl TextTokenizer {
     }
 
     /// Appends the byte offsets of all tokens of a text, ascending.
-    pub(crate) fn starts(&self, text: &str, out: &mut Vec<u32>) -> Result<(), ModelError> {
+    pub(crate) fn starts(&self, text: &str, stop: &Stop, out: &mut Vec<u32>) -> Result<(), ModelError> {
         for (at, piece) in pieces(text) {
+            stop.check()?;
             let encoding = self.piece(piece, 0, OffsetType::Byte)?;
             out.extend(encoding.get_offsets().iter().map(|&(start, _)| (at + start) as u32));
         }
