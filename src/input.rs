@@ -307,9 +307,8 @@ pub enum InputError {
     },
     /// A rollback to a model without an encoder, for an index with documents that have no vector for it.
     #[error(
-        "{documents} documents have no vector for the model without an encoder, because they were added or their texts \
-         changed since it was left ({}); keep a copy of them with `ehi export`, delete them, roll back, and insert \
-         them with vectors",
+        "the previous model has no encoder, and {documents} of the documents, added or changed since, have no vector \
+         for it ({}); keep a copy of them with `ehi export`, delete them, roll back, and insert them with vectors",
         named(ids, *documents)
     )]
     WithoutVector {

@@ -337,7 +337,7 @@ fn an_index_is_copied_and_changes_its_model() {
     assert!(stats["bytes"]["other_models"].as_u64() > Some(0));
     assert!(flow.run("reencode", &["--model", text(other.path())]).failure().contains("already"));
     assert!(flow.run("rollback", &[]).ok().starts_with(
-        "8 documents, none of them changed since this model was last in use; the index now uses"
+        "8 documents, none of their texts changed since this model was last in use; the index now uses"
     ));
     assert_eq!(flow.run("stats", &["--json"]).json()["model"], change["from"]);
     assert!(flow.run("drop-previous", &[]).ok().contains("are removed"));

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::program::{Ran, ehi, text};
+use crate::program::{Ran, command, ehi, text};
 use crate::support::{Shape, bundle, dataset};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -234,8 +234,10 @@ fn a_question_is_explained_by_its_vector_and_words_are_evaluated() {
     let nested = own.file("nested.json", &[json!([[1, 2, 3, 4]])]);
     assert!(own.run("search", &["--vector", &nested]).failure().contains("not a list of numbers"));
     // Standard input is one file.
-    let ran = own.run("search", &["--vector", "-", "--filter", "-"]);
-    assert!(ran.err.contains("reads standard input"), "{}", ran.err);
+    let filter = fs::File::open(own.file("filter.json", &[json!({ "kind": "drink" })])).unwrap();
+    let both = ["search", "--index", &own.path("index"), "--vector", "-", "--filter", "-"];
+    let ran = Ran::of(command().args(both).stdin(filter).output().unwrap());
+    assert!(ran.failure().contains("another option reads standard input"));
 
     let own = Vectors::new(&[]);
     let corpus = fs::read_to_string(dataset().join("corpus.jsonl")).unwrap();
