@@ -28,8 +28,8 @@ pub enum InputError {
     ///
     /// [`Bundle::for_vectors`]: crate::Bundle::for_vectors
     #[error(
-        "this needs an encoder, and the index has none: give embeddings, or search by words; `ehi reencode` changes \
-         to a model with an encoder"
+        "this needs an encoder, and the index has none: give vectors, or search by words alone (mode `lexical`); \
+         `ehi reencode` gives it an encoder"
     )]
     NoEncoder,
     /// An id is empty or too long.
@@ -65,7 +65,10 @@ pub enum InputError {
         id: String,
     },
     /// An embedding has an element that f16 cannot hold: NaN, an infinity, or more than 65,504.
-    #[error("element {position} of the embedding of {id:?} is not finite")]
+    #[error(
+        "number {position} of the vector of {id:?}, counted from 0, is not from -65504 to 65504, the range of the half \
+         floats (f16) that vectors are stored as; divide all vectors of the index by the same number"
+    )]
     NotFinite {
         /// The document's id.
         id: String,
@@ -199,8 +202,10 @@ pub enum InputError {
         /// Width of the index.
         expected: usize,
     },
-    /// A vector with NaN or an infinity, or one without a direction: its L2 norm is below 2^-14.
-    #[error("the vector holds a NaN or an infinity, or has no direction: its norm must be 0.000062 or more")]
+    /// A vector with NaN or an infinity, or for cosine one without a direction: its L2 norm is below 2^-14.
+    #[error(
+        "the vector has a NaN or an infinity, or for cosine no direction, for which its norm must be 0.000062 or more"
+    )]
     BadVector,
     /// Passages that are too short or too long, or overlap too much.
     #[error(transparent)]
@@ -280,6 +285,14 @@ pub enum InputError {
         /// Hash of the model.
         model: ModelHash,
     },
+    /// An index with embeddings of another width than those of the model given.
+    #[error("the index has vectors of {index} numbers, not of {given}")]
+    WidthMismatch {
+        /// Width of the index.
+        index: usize,
+        /// The width given.
+        given: usize,
+    },
     /// A change to another encoder, for an index with documents that have an embedding and no text.
     #[error(
         "{documents} documents have an embedding and neither title nor text ({}), so another encoder has nothing to \
@@ -287,6 +300,18 @@ pub enum InputError {
         named(ids, *documents)
     )]
     WithoutText {
+        /// Number of such documents.
+        documents: usize,
+        /// The ids of the first of them, at most 5.
+        ids: Vec<String>,
+    },
+    /// A rollback to a model without an encoder, for an index with documents that have no vector for it.
+    #[error(
+        "the previous model has no encoder, and {documents} of the documents, added or changed since, have no vector \
+         for it ({}); keep a copy of them with `ehi export`, delete them, roll back, and insert them with vectors",
+        named(ids, *documents)
+    )]
+    WithoutVector {
         /// Number of such documents.
         documents: usize,
         /// The ids of the first of them, at most 5.

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use chrono::{Datelike, NaiveDate, NaiveTime};
@@ -68,9 +69,18 @@ pub fn since_1970(text: &str) -> Result<u64, String> {
     seconds.ok_or_else(|| "expected a date such as 2026-01-31, or seconds since 1970".to_owned())
 }
 
-/// The file at a path; `-` is standard input.
+/// Whether an option has read standard input.
+static IS_STDIN_READ: AtomicBool = AtomicBool::new(false);
+
+/// The file at a path; `-` is standard input, once.
 pub fn open(path: &Path) -> io::Result<Box<dyn Read + Send>> {
-    Ok(if path == Path::new("-") { Box::new(stdin()) } else { Box::new(File::open(path)?) })
+    if path != Path::new("-") {
+        return Ok(Box::new(File::open(path)?));
+    }
+    match IS_STDIN_READ.swap(true, Ordering::Relaxed) {
+        false => Ok(Box::new(stdin())),
+        true => Err(io::Error::other("another option reads standard input; give one of them a file")),
+    }
 }
 
 /// Standard input. At a terminal, a note says how to end it.

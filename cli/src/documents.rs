@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use ehi::store::EncodedBy;
 use ehi::{Document, Filter, Index, Outline};
 use serde::Serialize;
 use serde_json::Value;
@@ -77,9 +78,9 @@ struct BeirLine<'a> {
     metadata: Option<&'a Value>,
     #[serde(skip_serializing_if = "Outline::is_empty")]
     _outline: &'a Outline,
-    /// In an index without an encoder, which could not make it again.
+    /// In an index without an encoder, which could not make it again; see [`vector::EXPORTED`].
     #[serde(skip_serializing_if = "Option::is_none")]
-    vector: Option<&'a [f32]>,
+    _vector: Option<&'a [f32]>,
 }
 
 pub fn get(args: &GetArgs, out: &mut dyn Write) -> Result<(), Failure> {
@@ -113,29 +114,48 @@ pub fn count(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
 
 pub fn export(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let index = open_read_only(&args.index)?;
-    let has_encoder = index.bundle().model().encoder().is_ok();
+    let has_encoder = index.bundle().model().has_encoder();
     let mut without_text = 0u64;
-    let mut visit = |document: Document| -> Result<(), Failure> {
-        if !has_encoder {
-            let vector = index.vectors([&document.id])?.into_iter().flatten().next();
-            return print(out, &document, vector.as_deref());
-        }
-        without_text += u64::from(document.is_empty());
-        print(out, &document, None)
+    let mut write = |documents: Vec<Document>| -> Result<(), Failure> {
+        let ids = documents.iter().map(|document| &document.id);
+        let vectors = if has_encoder { Vec::new() } else { index.vectors(ids)? };
+        let mut vectors = vectors.iter().map(|rows| rows.first().map(Vec::as_slice));
+        documents.iter().try_for_each(|document| {
+            without_text += u64::from(document.is_empty());
+            print(out, document, vectors.next().flatten())
+        })
     };
     match &args.filter {
-        None => index.iter().try_for_each(|document| visit(document?))?,
-        Some(filter) => {
-            for ids in ids_where(&index, filter)?.chunks(READ) {
-                index.get_many(ids)?.into_iter().flatten().try_for_each(&mut visit)?;
+        None => {
+            let mut all = index.iter();
+            loop {
+                let group: Vec<Document> = all.by_ref().take(READ).collect::<Result<_, _>>()?;
+                if group.is_empty() {
+                    break;
+                }
+                write(group)?;
             }
         }
+        Some(filter) => {
+            for ids in ids_where(&index, filter)?.chunks(READ) {
+                write(index.get_many(ids)?.into_iter().flatten().collect())?;
+            }
+        }
+    }
+    if !has_encoder {
+        return Ok(());
     }
     if without_text > 0 {
         tracing::warn!(
             documents = without_text,
             "some documents have an embedding and no text: embeddings are not exported, so `ehi insert` refuses \
              these; `ehi snapshot` copies them"
+        );
+    } else if index.stats()?.encoded_by.contains(&EncodedBy::Given) {
+        tracing::warn!(
+            documents = index.len(),
+            "embeddings of some documents were given: they are not exported, and `ehi insert` makes them of the \
+             texts; `ehi snapshot` copies them"
         );
     }
     Ok(())
@@ -191,7 +211,7 @@ fn print(out: &mut dyn Write, document: &Document, vector: Option<&[f32]>) -> Re
     let Document { id, title, text, metadata, outline } = document;
     printing::json(
         out,
-        &BeirLine { _id: id, title, text, metadata: metadata.as_ref(), _outline: outline, vector },
+        &BeirLine { _id: id, title, text, metadata: metadata.as_ref(), _outline: outline, _vector: vector },
     )
 }
 

@@ -43,7 +43,8 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', value_parser = beam)]
     beams: Vec<usize>,
     /// Compare searches by embeddings, words and both, every document a candidate: dense, lexical, hybrid
-    /// (with the weight of `ehi fuse`, else 0.7), rrf, and memory (hybrid with the index's judgments)
+    /// (with the weight of `ehi fuse`, else 0.7), rrf, and memory (hybrid with the index's judgments). In an
+    /// index without an encoder only lexical, the default there
     #[arg(long, value_name = "MODE", value_delimiter = ',', value_parser = one_of(MODES))]
     modes: Vec<EvalMode>,
     /// Have the best documents of the first mode (dense if none is given) read again by the cross-encoder in

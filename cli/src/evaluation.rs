@@ -50,14 +50,19 @@ pub fn write_evaluation(out: &mut dyn Write, report: &EvalReport, metrics: &[Met
     let title = |name: &str| format!("{name:>7}  visited     work");
     let row =
         |name: &dyn Display, visited, work: &str| format!("{name:>7}  {:>7}  {work:>7}", percent(visited));
-    table.head(&title("beam"))?;
+    // Without an encoder there are only modes.
+    if !report.points.is_empty() {
+        table.head(&title("beam"))?;
+    }
     for point in &report.points {
         table.row(
             &row(&point.beam, point.visited_fraction, &percent(point.work_fraction)),
             Some(&point.quality),
         )?;
     }
-    table.row(&row(&"exact", 1.0, ""), Some(&report.exact))?;
+    if !report.points.is_empty() {
+        table.row(&row(&"exact", 1.0, ""), Some(&report.exact))?;
+    }
     if !report.modes.is_empty() {
         table.modes(report)?;
     }

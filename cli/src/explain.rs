@@ -9,7 +9,7 @@ use ehi::{Index, RankedBy};
 use crate::failure::Failure;
 use crate::hits::{judgment_line, say_notes, write_cost, write_judgment, write_signs};
 use crate::printing;
-use crate::query::QueryArgs;
+use crate::query::{QueryArgs, asked};
 use crate::store::ReportArgs;
 use crate::text::{escaped, line_of};
 
@@ -23,14 +23,16 @@ pub struct Args {
     #[arg(long)]
     exact: bool,
     /// The question, of one or several words
-    #[arg(required = true, value_name = "QUESTION")]
+    #[arg(required_unless_present = "vector", value_name = "QUESTION")]
     question: Vec<String>,
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     // Loads the encoder too, so that loading does not count as encoding.
     let index = Index::open_read_only(&args.report.index)?;
-    let explanation = index.explain(&args.question.join(" "), &args.options.request()?, args.exact)?;
+    let (question, vector) = (args.question.join(" "), args.options.vector()?);
+    let asked = asked(&question, vector.as_deref());
+    let explanation = index.explain(asked, &args.options.request()?, args.exact)?;
     if args.report.json {
         printing::json(out, &explanation)
     } else {

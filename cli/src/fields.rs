@@ -6,6 +6,7 @@ use std::str::FromStr;
 use ehi::data::{Format, Input};
 
 use crate::arguments::one_of;
+use crate::vector;
 
 #[derive(clap::Args, Default)]
 pub struct FieldArgs {
@@ -19,7 +20,7 @@ pub struct FieldArgs {
     #[arg(long, conflicts_with = "id", help_heading = HEADING)]
     hash_ids: bool,
     /// Fields or columns of the text, between commas (`\,` for one in a name), joined by blank lines; `text`
-    /// if absent
+    /// if absent, and '' for none where documents come with vectors
     #[arg(long, value_name = "NAMES", help_heading = HEADING)]
     text: Option<Names>,
     /// Fields or columns of the metadata, likewise, '' for none; all others if absent
@@ -76,9 +77,30 @@ fn delimiter(text: &str) -> Result<char, String> {
 }
 
 impl FieldArgs {
-    /// `vector`: a field of vectors to read as metadata.
-    pub fn input(&self, vector: Option<&str>) -> Input {
+    /// What an own option or a default name says that a field is, other than metadata.
+    pub fn role_of(&self, field: &str) -> Option<&'static str> {
+        let is = |given: &Option<String>, usual: &[&str]| match given {
+            Some(name) => name == field,
+            None => usual.contains(&field),
+        };
+        let is_text = match &self.text {
+            Some(Names(names)) => names.iter().any(|name| name == field),
+            None => field == "text",
+        };
+        match () {
+            () if is(&self.id, &["_id", "id"]) => Some("id"),
+            () if is(&self.title, &["title"]) => Some("title"),
+            () if is_text => Some("text"),
+            () => None,
+        }
+    }
+
+    /// `vector`: a field of vectors to read as metadata; `has_vectors`: documents come with vectors, and need
+    /// no text.
+    pub fn input(&self, vector: Option<&str>, has_vectors: bool) -> Input {
         let input = Input::new().cells_as_text(self.cells_as_text);
+        let input = if has_vectors { input.optional_text() } else { input };
+        let vector = vector.or_else(|| has_vectors.then_some(vector::FIELDS[1]));
         let input = self.format.iter().fold(input, |input, format| input.format(*format));
         let input = self.delimiter.iter().fold(input, |input, delimiter| input.delimiter(*delimiter));
         let input = self.id.iter().fold(input, |input, id| input.id(id));
@@ -93,6 +115,6 @@ impl FieldArgs {
 
     /// Whether options were given that do not apply to a dataset's folder.
     pub fn are_given(&self) -> bool {
-        self.format.is_some() || self.input(None).names_fields()
+        self.format.is_some() || self.input(None, false).names_fields()
     }
 }

@@ -6,7 +6,6 @@ pub mod origin;
 mod reading;
 pub mod sync;
 mod tally;
-mod vector;
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -25,6 +24,7 @@ use crate::fields::{self, FieldArgs};
 use crate::interrupt::Interrupts;
 use crate::opening::FillingArgs;
 use crate::text::{escaped, one_line};
+use crate::vector;
 use bar::InsertBar;
 use group::Group;
 use origin::{FolderArgs, Named, Opener, Origin};
@@ -39,7 +39,8 @@ pub struct Args {
     #[command(flatten)]
     fields: FieldArgs,
     /// Field of the document's vector, a list of numbers in JSON, Parquet or Arrow, which is stored in place
-    /// of an embedding of the text; `vector` if absent, in an index without an encoder
+    /// of an embedding of the text; `_vector`, as `ehi export` writes it, or `vector` if absent, in an index
+    /// without an encoder
     #[arg(long, value_name = "NAME", help_heading = fields::HEADING)]
     vector: Option<String>,
     /// Read only the files that have changed since the last time, and delete the documents of those that are
@@ -68,12 +69,19 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         let origin = Origin::of(named, &args.folders, &args.fields)?;
         origin.check(named, &args.folders, &args.fields, args.sync.is_some())?;
     }
+    if let Some(role) = args.vector.as_deref().and_then(|field| args.fields.role_of(field)) {
+        let what = format!("`--vector` names the field of the {role}; a vector has a field of its own");
+        return Err(Failure::Usage(what));
+    }
     let index = args.filling.open()?;
-    let has_encoder = index.bundle().model().encoder().is_ok();
-    let vector = args.vector.clone().or_else(|| (!has_encoder).then(|| vector::FIELD.to_owned()));
+    let vectors = match &args.vector {
+        Some(field) => vec![field.clone()],
+        None if index.bundle().model().has_encoder() => Vec::new(),
+        None => vector::FIELDS.map(str::to_owned).to_vec(),
+    };
     let paths = args.files.iter().map(|named| &*named.path);
     let mut inserter = Inserter::begin(&index, Interrupts::watch(), bytes_of(paths));
-    inserter.vector = vector;
+    inserter.vectors = vectors;
     let result = args.files.iter().try_for_each(|named| inserter.input(named, args));
     inserter.finish(result, args.json, out)?;
     calibrate::after_insert(&index);
@@ -86,8 +94,8 @@ pub struct Inserter<'a> {
     interrupts: Interrupts,
     bar: InsertBar,
     tally: Tally,
-    /// The field that holds the vector of each document; `None` if texts are encoded.
-    vector: Option<String>,
+    /// The fields that may hold the vector of each document; empty if texts are encoded.
+    vectors: Vec<String>,
     /// Bytes of the inputs before this one.
     before: u64,
     /// Ids of files that belong to documents from elsewhere.
@@ -105,7 +113,7 @@ impl<'a> Inserter<'a> {
             interrupts,
             bar,
             tally: Tally::default(),
-            vector: None,
+            vectors: Vec::new(),
             before: 0,
             taken: Vec::new(),
             said: HashSet::new(),
@@ -144,7 +152,7 @@ impl<'a> Inserter<'a> {
     fn input(&mut self, named: &Named, args: &Args) -> Result<(), Failure> {
         let (path, name) = (&*named.path, origin::name(&named.path));
         match (Origin::of(named, &args.folders, &args.fields)?, args.sync) {
-            (Origin::Folder(_) | Origin::Dataset, _) if self.vector.is_some() => {
+            (Origin::Folder(_) | Origin::Dataset, _) if !self.vectors.is_empty() => {
                 let problem = "documents with vectors are read from JSON, Parquet and Arrow files";
                 return Err(Failure::Usage(format!("{name} is a folder, and {problem}")));
             }
@@ -161,7 +169,7 @@ impl<'a> Inserter<'a> {
                 if matches!(origin, Origin::Dataset) {
                     self.note(&format!("{name} is read as a dataset, and no other file in it"));
                 }
-                let input = args.fields.input(self.vector.as_deref());
+                let input = args.fields.input(args.vector.as_deref(), !self.vectors.is_empty());
                 self.read(path, origin.opener(path, name, input)?, None)?;
             }
         }
@@ -222,8 +230,8 @@ impl<'a> Inserter<'a> {
                 self.taken.push(document.id);
                 continue;
             }
-            if let Some(field) = &self.vector {
-                match vector::take(&mut document, field, self.index.bundle().model().dim()) {
+            if !self.vectors.is_empty() {
+                match vector::take(&mut document, &self.vectors, self.index.bundle().model().dim()) {
                     Ok(vector) => group.vectors.push(vector),
                     Err(why) => {
                         let place = reading.place(read.line, &document.id);
@@ -300,9 +308,9 @@ impl<'a> Inserter<'a> {
             }
         };
         let told = index.with_progress(show);
-        let inserted = match self.vector {
-            Some(_) => told.insert_vectors(documents.into_iter().zip(vectors)),
-            None => told.insert_batch(documents),
+        let inserted = match self.vectors.is_empty() {
+            false => told.insert_vectors(documents.into_iter().zip(vectors)),
+            true => told.insert_batch(documents),
         };
         match inserted {
             Ok(summary) => {

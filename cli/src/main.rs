@@ -45,6 +45,7 @@ mod train;
 mod train_reranker;
 mod training;
 mod tune;
+mod vector;
 mod watch;
 
 use std::env;

@@ -73,7 +73,7 @@ fn change(
     args.run(index, out, AS_BEFORE, run, |out, index, change| {
         let ModelChange { from, to, documents, encoded, routed, .. } = change;
         let done = match (encoded, routed) {
-            (0, 0) => "none of them changed since this model was last in use".to_owned(),
+            (0, 0) => "none of their texts changed since this model was last in use".to_owned(),
             (_, 0) => format!("{encoded} of them encoded again"),
             _ => format!("{routed} of them routed again without being encoded"),
         };

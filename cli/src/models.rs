@@ -57,6 +57,9 @@ pub fn directory(given: &Path) -> Result<PathBuf, Failure> {
 pub fn for_vectors(settings: &EncoderArgs) -> Result<Bundle, Failure> {
     match (settings.dim, settings.query_prompt.is_some() || settings.document_prompt.is_some()) {
         (Some(dim), false) => Ok(Bundle::for_vectors(dim).map_err(ehi::Error::from)?),
+        (None, false) => Err(Failure::Usage(
+            "give --model MODEL, or for documents that come with vectors of N numbers --dim N".to_owned(),
+        )),
         _ => Err(Failure::Usage(
             "--query-prompt and --document-prompt are for an encoder; give --model".to_owned(),
         )),

@@ -1,11 +1,20 @@
 //! Options of a search, for the commands that search.
 
-use ehi::search::DEFAULT_K;
+use std::io::Read;
+use std::path::PathBuf;
+
+use ehi::search::{DEFAULT_K, Question};
 use ehi::{Filter, Index, QueryEncoder, SearchRequest};
 use serde::{Serialize, Serializer};
+use serde_json::Value;
 
-use crate::arguments::{filter, finite};
+use crate::arguments::{self, filter, finite};
 use crate::failure::Failure;
+use crate::printing;
+use crate::vector;
+
+/// Most bytes of a file with a vector.
+const MOST_VECTOR_BYTES: u64 = 1 << 20;
 
 /// By the names of [`SearchRequest::from_json`], which says what can be combined.
 #[derive(clap::Args, Serialize)]
@@ -65,9 +74,39 @@ pub struct QueryArgs {
     /// Leave judgments (`ehi judge`) out of the ranking
     #[arg(long)]
     no_memory: bool,
+    /// File with the question's vector, a JSON array of numbers; - for standard input. A question given
+    /// with it is searched by its words
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
+    vector: Option<PathBuf>,
+}
+
+/// A question, its vector, or both.
+pub fn asked<'a>(question: &'a str, vector: Option<&'a [f32]>) -> Question<'a> {
+    match vector {
+        Some(vector) if question.trim().is_empty() => Question::Vector(vector),
+        Some(vector) => Question::Encoded(question, vector),
+        None => Question::Text(question),
+    }
 }
 
 impl QueryArgs {
+    /// The question's vector, if one is given.
+    pub fn vector(&self) -> Result<Option<Vec<f32>>, Failure> {
+        let Some(file) = &self.vector else { return Ok(None) };
+        let mut text = String::new();
+        let opened = arguments::open(file).map_err(Failure::file("open", file))?;
+        opened.take(MOST_VECTOR_BYTES).read_to_string(&mut text).map_err(Failure::file("read", file))?;
+        let name = printing::path(file);
+        match serde_json::from_str(&text) {
+            Ok(Value::Array(values)) => vector::numbers(&values)
+                .map(Some)
+                .ok_or_else(|| Failure::Usage(format!("the vector in {name} {}", vector::NO_NUMBERS))),
+            Ok(_) => Err(Failure::Usage(format!("{name} holds no JSON array of numbers"))),
+            Err(error) => Err(Failure::Usage(format!("{name} holds no JSON array of numbers: {error}"))),
+        }
+    }
+
     /// Why a search found nothing, where leaves were what an option asked for.
     pub fn note_on_none(&self, index: &Index) -> Option<&'static str> {
         (self.beam.is_some() && !index.is_empty() && self.filter.is_none()).then_some(

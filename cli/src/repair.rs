@@ -53,8 +53,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         write_text(out, index, &report, dropped)?;
         if args.forget { write_forgotten(out, &report) } else { Ok(()) }
     })?;
-    let lost = report.lost + report.lost_commits + report.lost_judgments + report.lost_judgment_commits;
-    match lost {
+    let of_documents = report.lost + report.lost_embeddings + report.lost_commits;
+    match of_documents + report.lost_judgments + report.lost_judgment_commits {
         0 if !report.judgments_set_aside && !dropped => Ok(()),
         _ => {
             let verdict = "repaired, but something is lost".to_owned();
@@ -72,6 +72,12 @@ fn write_text(
     let (dropped, kept) = if dropped { (report.undecided, 0) } else { (0, report.undecided) };
     let counts = [
         ("LOST: ", report.lost, "document", "of damaged segments cannot be read; insert them again"),
+        (
+            "LOST: ",
+            report.lost_embeddings,
+            "embedding",
+            "cannot be made again; words and filters find the documents: insert them again with their vectors",
+        ),
         ("LOST: ", report.lost_commits, "group", "of documents in the log cannot be read; insert them again"),
         ("LOST: ", report.lost_judgments, "judgment", "cannot be read"),
         ("LOST: ", report.lost_judgment_commits, "group", "of judgments in their log cannot be read"),
@@ -113,6 +119,8 @@ fn write_text(
         )?;
     }
     report.lost_ids.iter().try_for_each(|id| writeln!(out, "lost: {}", escaped(id)))?;
+    let mut without = report.lost_embedding_ids.iter();
+    without.try_for_each(|id| writeln!(out, "without embedding: {}", escaped(id)))?;
     report.unmeasured.iter().try_for_each(|said| writeln!(out, "{}", escaped(said)))?;
     report.set_aside.iter().try_for_each(|path| writeln!(out, "set aside: {}", printing::path(path)))?;
     let (sound, nothing) = if report.was_sound() { ("sound: ", ", nothing to repair") } else { ("", "") };

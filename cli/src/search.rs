@@ -4,7 +4,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ehi::search::{Question, QuestionWords, Signs, Snippet};
+use ehi::search::{QuestionWords, Signs, Snippet};
 use ehi::{Error, Hit, Index, RankedBy, SearchRequest, SearchResult, SearchStats};
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ use crate::hits;
 use crate::open;
 use crate::opening::PrecisionArgs;
 use crate::printing;
-use crate::query::QueryArgs;
+use crate::query::{QueryArgs, asked};
 use crate::store::ReportArgs;
 use crate::text::counted;
 
@@ -63,12 +63,8 @@ pub struct Args {
     open: Option<u32>,
     /// Answer the questions in this file, one a line, as JSON lines; `-` is standard input, where each line
     /// is answered as it comes
-    #[arg(long, value_name = "FILE", conflicts_with = "question")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["question", "vector"])]
     questions: Option<PathBuf>,
-    /// File with the question's vector, a JSON array of numbers; - for standard input. A question given
-    /// with it is searched by its words
-    #[arg(long, value_name = "FILE", conflicts_with = "questions")]
-    vector: Option<PathBuf>,
     #[command(flatten)]
     precision: PrecisionArgs,
     /// The question, of one or several words. `+word` must be in a hit, `-word` must not, and `"a phrase"`
@@ -134,13 +130,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         return answer_all(args, &index, &request, file, out);
     }
     let question = args.question.join(" ");
-    let vector = args.vector.as_deref().map(read_vector).transpose()?;
-    let asked = match &vector {
-        Some(vector) if question.trim().is_empty() => Question::Vector(vector),
-        Some(vector) => Question::Encoded(&question, vector),
-        None => Question::Text(&question),
-    };
-    let result = index.search_with(asked, &request)?;
+    let vector = args.options.vector()?;
+    let result = index.search_with(asked(&question, vector.as_deref()), &request)?;
     let result = args.shown(&index, result);
     if let Some(number) = args.open {
         let Some(hit) =
@@ -160,16 +151,6 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         hits::say_notes(&result.notes);
         Ok(())
     }
-}
-
-/// The vector in a file.
-fn read_vector(file: &Path) -> Result<Vec<f32>, Failure> {
-    let mut text = String::new();
-    let opened = arguments::open(file).map_err(Failure::file("open", file))?;
-    opened.take(MOST_QUESTION_BYTES).read_to_string(&mut text).map_err(Failure::file("read", file))?;
-    serde_json::from_str(&text).map_err(|error| {
-        Failure::Usage(format!("{} holds no JSON array of numbers: {error}", printing::path(file)))
-    })
 }
 
 impl Args {

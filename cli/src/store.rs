@@ -54,7 +54,7 @@ pub struct CreateArgs {
     ///
     /// Without a model, give `--dim`: documents come with their vectors, and texts are searched by words
     /// alone
-    #[arg(long, value_name = "MODEL", required_unless_present = "dim")]
+    #[arg(long, value_name = "MODEL")]
     model: Option<PathBuf>,
     #[command(flatten)]
     encoder: EncoderArgs,
@@ -173,13 +173,13 @@ pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
         true => counted(bundle.model().indexer().shape().leaves(), "leaf"),
         false => "no tree, so searches score every document".to_owned(),
     };
-    let dim = bundle.model().dim();
+    let dim = counted(bundle.model().dim(), "dimension");
     let passages =
         index.passages().map_or_else(String::new, |passages| format!("; passages of {passages} tokens"));
     let expires = args.expires.as_ref();
     let expires = expires
         .map_or_else(String::new, |field| format!("; documents expire at the time in `{}`", escaped(field)));
-    writeln!(out, "created {}: {tree}; {dim} dimensions{passages}{expires}", printing::path(&args.index))
+    writeln!(out, "created {}: {tree}; {dim}{passages}{expires}", printing::path(&args.index))
         .map_err(Failure::Output)?;
     match bundle.model().encoder() {
         Ok(encoder) => describe::write_prompts(out, encoder),
@@ -285,7 +285,7 @@ pub fn stats(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
         Ok(JudgmentStats { count: all.len(), questions: questions.len(), half_life })
     });
     let (judgments, query_encoder) = (judgments.ok(), index.query_encoder());
-    let has_encoder = index.bundle().model().encoder().is_ok();
+    let has_encoder = index.bundle().model().has_encoder();
     let stats = Stats { store, judgments, recall, fusion, query_encoder, has_encoder };
     printing::report(out, args.json, &stats, |out| write_stats(out, &stats))
 }

@@ -58,6 +58,7 @@ def test_arguments(index, tmp_path):
         ({}, TypeError),
         ({"model": MODEL, "dim": 4}, TypeError),
         ({"dim": 0}, ehi.InputError),
+        ({"dim": -1}, ehi.InputError),
         ({"dim": 4, "words": "tokens"}, ehi.InputError),
         ({"dim": 4, "passages": (50, 10)}, ehi.InputError),
     ]:
@@ -69,3 +70,20 @@ def test_arguments(index, tmp_path):
     with pytest.raises(TypeError, match="query of texts"):
         index.search(ROWS[0], vectors=ROWS[0])
     ehi.Index.create(tmp_path / "other", dim=4, passages=False).close()
+
+
+def test_nothing_is_added(index):
+    assert index.add_vectors([], [])["inserted"] == 0
+    assert index.add_vectors([], np.zeros((0, 4)))["inserted"] == 0
+    with pytest.raises(ehi.InputError, match="a row for each is needed"):
+        index.add_vectors(["a"], [])
+
+
+def test_an_existing_index_is_opened(index, tmp_path):
+    index.close()
+    with ehi.Index.create(tmp_path / "index", dim=4, exist_ok=True) as again:
+        assert len(again) == 3
+    with pytest.raises(ehi.InputError, match="vectors of 4 numbers, not of 5"):
+        ehi.Index.create(tmp_path / "index", dim=5, exist_ok=True)
+    with pytest.raises(ehi.InputError, match="is -1; it must be from 1 to 65536"):
+        ehi.Index.create(tmp_path / "new", dim=-1)

@@ -187,6 +187,12 @@ impl Place<'_> {
         Place { line, ..self }.error(DataErrorKind::Json, message).with(source)
     }
 
+    /// As [`Self::json`], for a record whose bounds are certain.
+    pub fn number(self, source: serde_json::Error) -> DataError {
+        let message = "JSON has neither NaN nor infinite numbers, nor any above 1.8e308; leave the field out, or write null";
+        self.error(DataErrorKind::Json, message).with(source)
+    }
+
     pub fn missing(self, field: &str) -> DataError {
         self.error(DataErrorKind::Field, format!("the string field `{field}` is missing")).in_field(field)
     }

@@ -16,7 +16,7 @@ pub(super) struct EvalQueries {
     pub ids: Vec<String>,
     /// Texts of the asked queries.
     pub texts: Vec<String>,
-    /// `[asked, dim]` f32
+    /// `[asked, dim]` f32; empty without an encoder.
     pub rows: Vec<f32>,
     /// For each asked query, the encoder of its embedding.
     pub encoders: Vec<QueryEncoder>,
@@ -42,8 +42,12 @@ impl EvalQueries {
             }
         }
         let read: Vec<_> = texts.iter().map(|text| text.as_str().into()).collect();
-        let (rows, encoders): (Vec<_>, Vec<_>) =
-            serving.encode_questions(&read, Some(encoder))?.into_iter().unzip();
+        // Without an encoder they are asked by their words alone.
+        let encoded = match serving.model().has_encoder() {
+            true => serving.encode_questions(&read, Some(encoder))?,
+            false => Vec::new(),
+        };
+        let (rows, encoders): (Vec<_>, Vec<_>) = encoded.into_iter().unzip();
         let asked = ids.len();
         ids.extend(qrels.iter().map(|(id, _)| id).filter(|id| !seen.contains(*id)).map(str::to_owned));
         Ok(Self { ids, texts, rows: rows.concat(), encoders, asked })

@@ -100,9 +100,9 @@ pub struct EvalReport {
     pub expected_documents_per_leaf: f64,
     /// Entries of all postings over leaves: the value of a perfectly even load.
     pub ideal_documents_per_leaf: f64,
-    /// The tree at each beam asked for.
+    /// The tree at each beam asked for; empty without an encoder.
     pub points: Vec<BeamPoint>,
-    /// Exact search over every document.
+    /// Exact search over every document; without metrics if there is no encoder.
     pub exact: Quality,
     /// The baseline by lists, then by lists probed; empty unless asked for.
     pub ivf: Vec<IvfPoint>,

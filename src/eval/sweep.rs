@@ -46,7 +46,8 @@ pub struct EvalOptions {
     /// tree four times the square root of the number of documents. A number not below that of the documents
     /// is left out with a warning.
     pub baseline: Option<Vec<usize>>,
-    /// Searches by embeddings, by words and by both, to be compared with each other.
+    /// Searches by embeddings, by words and by both, to be compared with each other. Without an encoder only
+    /// [`EvalMode::Lexical`], which is then the default.
     pub modes: Vec<EvalMode>,
     /// Reranks the best documents of the first of these modes (embeddings by default), and is compared with
     /// the modes as [`EvalMode::Reranked`].
@@ -73,12 +74,13 @@ pub struct EvalOptions {
 /// the figures agree with it on the returned run. In addition to the queries and their judgments, memory
 /// holds a row number for each document and, with the baseline, 256 MiB of embeddings at a time.
 ///
-/// Returns the report and the ranking of the largest beam, to a depth of 100 or of the deepest
-/// metric.
+/// Returns the report and the ranking of the largest beam, or without an encoder of the first mode, to a
+/// depth of 100 or of the deepest metric.
 ///
 /// # Errors
 /// Failures of reading the dataset or the index, [`InputError::OutOfRange`], [`InputError::NothingJudged`],
-/// [`InputError::NothingAsked`], and [`Error::Cancelled`](crate::Error::Cancelled).
+/// [`InputError::NothingAsked`], [`InputError::NoEncoder`] for anything but words in an index without an
+/// encoder, and [`Error::Cancelled`](crate::Error::Cancelled).
 pub fn evaluate(
     index: &Index,
     dataset: &Dataset,
@@ -88,7 +90,23 @@ pub fn evaluate(
 ) -> Result<(EvalReport, TrecRun)> {
     let serving = &*index.serving();
     let leaves = serving.model().indexer().shape().leaves();
-    let beams = beams(&options.beams, leaves as usize)?;
+    let has_encoder = serving.model().has_encoder();
+    let mut own_modes = options.modes.clone();
+    if !has_encoder {
+        if own_modes.is_empty() {
+            own_modes.push(EvalMode::Lexical);
+        }
+        let is_of_words = own_modes.iter().all(|mode| *mode == EvalMode::Lexical);
+        if !is_of_words
+            || !options.beams.is_empty()
+            || options.baseline.is_some()
+            || options.encoder.is_some()
+        {
+            return Err(InputError::NoEncoder.into());
+        }
+    }
+    let mut beams = beams(&options.beams, leaves as usize)?;
+    beams.retain(|_| has_encoder);
     for &fraction in options.at.iter().chain(&options.at_work) {
         check_fraction(fraction)?;
     }
@@ -124,7 +142,6 @@ pub fn evaluate(
         Some(lists) => baseline::plan(lists, leaves as usize, &options.beams, view.live_rows())?,
         None => Vec::new(),
     };
-    let mut own_modes = options.modes.clone();
     if own_modes.contains(&EvalMode::Memory) {
         index.load_memory(serving)?;
     }
@@ -139,13 +156,16 @@ pub fn evaluate(
     let passes = beams.len()
         + own_modes.len()
         + usize::from(options.rerank.is_some())
-        + 1
+        + usize::from(has_encoder)
         + baseline.len() * IVF_SEEDS as usize;
     let mut meter = ProgressCounter { on_progress, done: 0, total: passes * queries.asked };
 
     let mut run = TrecRun::default();
-    let exact = |query| sweep.find(query, &SearchRequest::dense().exact());
-    let mut settings = vec![sweep.measure(Setting::Exact, exact, None, &mut meter)?];
+    let mut settings = Vec::new();
+    if has_encoder {
+        let exact = |query| sweep.find(query, &SearchRequest::dense().exact());
+        settings.push(sweep.measure(Setting::Exact, exact, None, &mut meter)?);
+    }
     for (place, &beam) in beams.iter().enumerate() {
         let kept = (place + 1 == beams.len()).then_some(&mut run);
         let find = |query| sweep.find(query, &SearchRequest::dense().beam(beam.get()));
@@ -157,7 +177,8 @@ pub fn evaluate(
     for (mode, of, rerank) in plain.chain(reranked) {
         let find = |query| sweep.find_by(query, of, rerank);
         let setting = Setting::Ranked { by: mode.name() };
-        modes.push((mode, sweep.measure(setting, find, None, &mut meter)?));
+        let kept = (!has_encoder && modes.is_empty()).then_some(&mut run);
+        modes.push((mode, sweep.measure(setting, find, kept, &mut meter)?));
     }
     settings.extend(baseline::measure(&baseline, &sweep, &mut meter)?);
     let sizes = serving.leaf_sizes(&view)?;
@@ -188,6 +209,9 @@ pub fn evaluate(
         at_work: Vec::new(),
         per_query,
     };
+    if !has_encoder {
+        return Ok((report, run));
+    }
     report.at = options.at.iter().map(|&at| report.compare(Cost::Visited, at)).collect();
     report.at_work = options.at_work.iter().map(|&at| report.compare(Cost::Work, at)).collect();
     Ok((report, run))
@@ -246,9 +270,9 @@ impl Sweep<'_> {
         self.serving.model().dim()
     }
 
-    /// The embedding of a query, `[dim]`.
+    /// The embedding of a query, `[dim]`; empty without an encoder.
     pub fn query(&self, query: usize) -> &[f32] {
-        &self.queries.rows[query * self.dim()..][..self.dim()]
+        self.queries.rows.get(query * self.dim()..(query + 1) * self.dim()).unwrap_or_default()
     }
 
     /// Documents to search for: one more if one of them is left out.

@@ -239,7 +239,7 @@ impl ActiveModel {
         rows.sort_unstable();
         rows.shuffle(&mut rng);
         rows.truncate(DEFAULT_QUESTIONS);
-        let has_encoder = self.model().encoder().is_ok();
+        let has_encoder = self.model().has_encoder();
         let (mut texts, mut own, mut questions) = (Vec::new(), Vec::new(), Vec::new());
         for row in rows {
             let text = if has_encoder { question_of(&view.passage(row)?) } else { None };

@@ -154,13 +154,15 @@ impl Index {
     /// Returns to the model before the last change.
     ///
     /// Documents written since the change are first encoded with the earlier model from their texts, so none
-    /// is lost; if both models have the same encoder, embeddings are reused. If the encoders differ, an
-    /// embedding that was given again for the same text is not carried over. The earlier model's measurements
+    /// is lost. Those whose title and text are as before have their earlier embedding back; if both models
+    /// have the same encoder, the present embeddings are kept. If the encoders differ, an embedding that was
+    /// given again for the same text is not carried over. The earlier model's measurements
     /// ([`Self::fuse`](Self#method.fuse), [`Self::calibrate`]) and its query encoder come back as they were.
     /// Otherwise as [`Self::reencode`]. Another call switches back again.
     ///
     /// # Errors
-    /// [`InputError::NoPreviousModel`], and those of [`Self::reencode`].
+    /// [`InputError::NoPreviousModel`]; [`InputError::WithoutVector`] if the earlier model has no encoder and
+    /// documents were added or got other texts; and those of [`Self::reencode`].
     pub fn rollback(&self) -> Result<ModelChange> {
         self.with_progress(no_progress).rollback()
     }
@@ -275,14 +277,15 @@ impl Index {
     fn fill_while_serving(&self, target: &ActiveModel, on_progress: &mut OnProgress<'_>) -> Result<usize> {
         let before = self.serving();
         let filling = Filling::new(&before, target, self.root.backend());
-        let mut filled = 0;
+        let (mut done, mut filled) = (0, 0);
         let mut tick = |more: usize, left: usize| {
-            filled += more;
-            Progress::new(Stage::Reencode, filled, filled + left).tell(on_progress, Error::Cancelled)
+            done += more;
+            Progress::new(Stage::Reencode, done, done + left).tell(on_progress, Error::Cancelled)
         };
         for _ in 0..MOST_PASSES {
             let view = before.view();
-            let difference = filling.difference(&view)?;
+            let (difference, made) = filling.difference(&view)?;
+            filled += made;
             let few = difference.len() <= FEW;
             let puts: Puts<'_> = &|rows, documents, tick| filling.puts(&view, rows, documents, tick);
             filling.store(&view, difference, puts, &mut tick)?;
@@ -308,8 +311,8 @@ impl Index {
         let apart = PrivatePool::new();
         let no_writes = self.writing.write().unwrap_or_else(PoisonError::into_inner);
         let view = before.view();
-        let difference = filling.difference(&view)?;
-        filled += difference.missing.len();
+        let (difference, made) = filling.difference(&view)?;
+        filled += made;
         let puts: Puts<'_> = &|rows, documents, _| {
             apart.run(|| filling.puts(&view, rows, documents, &mut || ControlFlow::Continue(())))
         };
@@ -433,21 +436,30 @@ impl<'a> Filling<'a> {
         Self { target, keeps_embeddings, encoded_by, backend }
     }
 
-    /// What the target lacks compared with a view.
+    /// What the target lacks compared with a view, and how many documents are to be encoded, or to be routed
+    /// with the embeddings of the view.
     ///
     /// # Errors
-    /// [`InputError::WithoutText`] if a document that must be encoded has no text; failures of reading.
-    fn difference(&self, view: &View) -> Result<DocumentDifference> {
-        let difference = view.difference(&self.target.view(), self.keeps_embeddings)?;
+    /// [`InputError::WithoutText`] if a document that must be encoded has no text, and
+    /// [`InputError::WithoutVector`] if there is no encoder for it; failures of reading.
+    fn difference(&self, view: &View) -> Result<(DocumentDifference, usize)> {
+        let own = self.target.view();
+        let difference = view.difference(&own, self.keeps_embeddings)?;
+        let mut made = difference.missing.len();
         if !self.keeps_embeddings {
+            let has_encoder = self.target.model().has_encoder();
             let mut without = WithoutText::default();
-            difference
-                .missing
-                .iter()
-                .try_for_each(|&row| view.document(row).map(|own| without.note(&own)))?;
-            without.refuse()?;
+            for &row in &difference.missing {
+                let document = view.document(row)?;
+                if row_of_texts(&own, &document)?.is_some() {
+                    made -= 1;
+                } else if document.is_empty() || !has_encoder {
+                    without.note(&document);
+                }
+            }
+            without.refuse(has_encoder)?;
         }
-        Ok(difference)
+        Ok((difference, made))
     }
 
     fn puts(
@@ -459,7 +471,12 @@ impl<'a> Filling<'a> {
     ) -> Result<Vec<Put>> {
         let ingest = self.target.ingest();
         if !self.keeps_embeddings {
-            return Ok(ingest.prepare(documents, tick)?.puts);
+            let own = self.target.view();
+            let kept = |document: &Document| {
+                row_of_texts(&own, document)?.map(|row| stored_rows(&own, row)).transpose()
+            };
+            let rows = documents.iter().map(kept).collect::<Result<_>>()?;
+            return ingest.again(documents, rows, true, tick);
         }
         let rows = rows.iter().map(|&row| stored_rows(view, row)).collect::<Result<_>>()?;
         ingest.keep_stored(documents, rows, false)
@@ -507,7 +524,15 @@ impl<'a> Filling<'a> {
     }
 }
 
-/// Documents without text for an encoder: all that they have is an embedding.
+/// The row of a view that has the title and text of a document, and so an embedding for it.
+fn row_of_texts(view: &View, document: &Document) -> Result<Option<Row>> {
+    let Some(row) = view.row_of(&document.id)? else { return Ok(None) };
+    let own = view.document(row)?;
+    let is_same = own.title == document.title && own.text == document.text && own.outline == document.outline;
+    Ok(is_same.then_some(row))
+}
+
+/// Documents without an embedding for a model, and without a text or an encoder to make one.
 #[derive(Debug, Default)]
 pub(crate) struct WithoutText {
     documents: usize,
@@ -519,28 +544,27 @@ impl WithoutText {
     #[cfg(feature = "train")]
     pub fn of(documents: &[Document]) -> Self {
         let mut without = Self::default();
-        documents.iter().for_each(|document| without.note(document));
+        documents.iter().filter(|own| own.is_empty()).for_each(|document| without.note(document));
         without
     }
 
     fn note(&mut self, document: &Document) {
-        if document.is_empty() {
-            self.documents += 1;
-            if self.ids.len() < NAMED {
-                self.ids.push(document.id.clone());
-            }
+        self.documents += 1;
+        if self.ids.len() < NAMED {
+            self.ids.push(document.id.clone());
         }
     }
 
-    /// Refuses a change to another encoder, which would lose these embeddings.
+    /// Refuses a change to a model, with or without an encoder, that has no embeddings for these.
     ///
     /// # Errors
-    /// [`InputError::WithoutText`].
-    pub fn refuse(self) -> Result<()> {
+    /// [`InputError::WithoutText`] and [`InputError::WithoutVector`].
+    pub fn refuse(self, has_encoder: bool) -> Result<()> {
         let Self { documents, ids } = self;
-        match documents {
-            0 => Ok(()),
-            _ => Err(InputError::WithoutText { documents, ids }.into()),
+        match (documents, has_encoder) {
+            (0, _) => Ok(()),
+            (_, true) => Err(InputError::WithoutText { documents, ids }.into()),
+            (_, false) => Err(InputError::WithoutVector { documents, ids }.into()),
         }
     }
 }

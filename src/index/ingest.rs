@@ -133,22 +133,21 @@ impl Ingest<'_> {
         Ok(documents.into_iter().zip(rows).zip(terms).map(put).collect())
     }
 
-    /// Routes documents whose embeddings are given, and encodes and routes the others; in the order given.
+    /// As [`Self::keep_stored`] for documents whose rows are given; encodes and routes the others. In the
+    /// order given.
     pub fn again(
         self,
         documents: Vec<Document>,
-        embeddings: Vec<Option<Vec<f16>>>,
+        rows: Vec<Option<Vec<PutRow>>>,
+        same: bool,
         tick: &mut Tick<'_>,
     ) -> Result<Vec<Put>> {
-        let is_known: Vec<bool> = embeddings.iter().map(Option::is_some).collect();
+        let is_known: Vec<bool> = rows.iter().map(Option::is_some).collect();
         let (mut known, mut unknown) = (Vec::new(), Vec::new());
         for (document, is_known) in documents.into_iter().zip(&is_known) {
             if *is_known { known.push(document) } else { unknown.push(document) }
         }
-        let row =
-            |(embedding, document)| vec![PutRow { embedding, leaf: LeafId(0), span: self.whole(document) }];
-        let rows = embeddings.into_iter().flatten().zip(&known).map(row).collect();
-        let mut known = self.keep_stored(known, rows, false)?.into_iter();
+        let mut known = self.keep_stored(known, rows.into_iter().flatten().collect(), same)?.into_iter();
         let mut unknown = match unknown.is_empty() {
             true => Vec::new().into_iter(),
             false => self.prepare(unknown, tick)?.puts.into_iter(),
@@ -187,6 +186,11 @@ impl Ingest<'_> {
             Put { document, rows, terms }
         };
         documents.into_iter().zip(terms).zip(spans).map(put).collect()
+    }
+
+    /// A row that covers all of a document, to be routed.
+    pub fn whole_row(self, document: &Document, embedding: Vec<f16>) -> Vec<PutRow> {
+        vec![PutRow { embedding, leaf: LeafId(0), span: self.whole(document) }]
     }
 
     /// The span of a row that covers all of a document.

@@ -200,7 +200,7 @@ impl ActiveModel {
     /// Judged questions with their vectors, `[dim]` f16 of unit norm; without those that cannot be encoded.
     fn encode_judged<'q>(&self, questions: &[&'q str]) -> Vec<(&'q str, Vec<f16>)> {
         // Without an encoder, each counts only when it is asked again.
-        if questions.is_empty() || self.model().encoder().is_err() {
+        if questions.is_empty() || !self.model().has_encoder() {
             return Vec::new();
         }
         let encode = |questions: &[&'q str]| -> Result<Vec<(&'q str, Vec<f16>)>> {

@@ -323,15 +323,34 @@ impl IndexBuilder {
         let expected = self.expected.unwrap_or(bundle.hash());
         check_model(bundle.hash(), expected)?;
         let is_there = || path.as_ref().join(names::CURRENT).exists();
-        let open = self.clone().expect_model(bundle);
+        let again = self.clone();
+        let open = || match bundle.model().has_encoder() {
+            true => again.expect_model(bundle).open(&path),
+            false => again.open_for_vectors(path.as_ref(), bundle.model().dim()),
+        };
         if is_there() {
-            return open.open(path);
+            return open();
         }
         match self.create(&path, bundle) {
             // Another process was faster.
-            Err(Error::Store(StoreError::AlreadyExists { .. })) if is_there() => open.open(path),
+            Err(Error::Store(StoreError::AlreadyExists { .. })) if is_there() => open(),
             created => created,
         }
+    }
+
+    /// Opens an index without an encoder. It may have a tree by now, so that its model is another.
+    fn open_for_vectors(self, path: &Path, given: usize) -> Result<Index> {
+        let opened = self.open(path)?;
+        let bundle = opened.bundle();
+        let index = bundle.model().dim();
+        if bundle.model().has_encoder() {
+            let call = "an index that has an encoder";
+            return Err(InputError::InapplicableOption { option: "dim", call }.into());
+        }
+        if index != given {
+            return Err(InputError::WidthMismatch { index, given }.into());
+        }
+        Ok(opened)
     }
 
     /// As [`Index::open_read_only`], with these options.

@@ -78,7 +78,7 @@ impl Index {
         if advice.is_empty() {
             return Ok(Vec::new());
         }
-        let can_learn = serving.model().encoder().is_ok() && !self.judgments()?.is_empty();
+        let can_learn = serving.model().has_encoder() && !self.judgments()?.is_empty();
         let mut commands: Vec<RemedyCommand> =
             advice.iter().map(|advice| advice.command(can_learn)).collect();
         commands.sort_unstable();

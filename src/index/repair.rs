@@ -5,6 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use half::f16;
+
 use super::Index;
 use super::active_model::{ActiveModel, check_analyzer, check_model, copy_model, without_manifest};
 use super::analysis::Analysis;
@@ -43,9 +45,9 @@ impl Index {
     /// `CURRENT` and its copy are both damaged, the model that has a store goes into service, provided there
     /// is only one. A damaged earlier model that was kept for rollback is set aside. In damaged segments,
     /// every document whose text matches its checksum is kept; a damaged embedding is recomputed from the
-    /// text, in the precision of the others, even if it was given, and so are its leaves. A document left
-    /// with neither text nor embedding is lost, and so is one without an embedding in an index without an
-    /// encoder. Damaged files are never removed: they are moved to the folder
+    /// text, in the precision of the others, even if it was given, and so are its leaves. Where there is no
+    /// text or no encoder, the document is kept without its embedding
+    /// ([`RepairReport::lost_embeddings`]). Damaged files are never removed: they are moved to the folder
     /// `damaged` of the index, until [`RepairOptions::forget`]. Unusable measurements of the model are set
     /// aside too. A sound index is left as it is; unsealed changes stay in the log.
     ///
@@ -235,11 +237,24 @@ fn finish(
         done += 1;
         Progress { stage: Stage::Repair, done, total: None }.tell(on_progress, StoreError::Cancelled)
     };
+    let encodes = bundle.model().has_encoder();
+    // A product of 0 with everything, or as far from everything as can be stored.
+    let nothing = match similarity {
+        Similarity::Manhattan => f16::MAX,
+        Similarity::Cosine | Similarity::DotProduct => f16::ZERO,
+    };
+    let embedding_of = |own: Option<Vec<f16>>, document: &Document| match own {
+        None if !encodes || document.is_empty() => Some(vec![nothing; bundle.model().dim()]),
+        own => own,
+    };
     let anew = Anew {
         compute: &mut |documents, embeddings| {
-            ingest.again(documents, embeddings, &mut || ControlFlow::Continue(()))
+            let known = embeddings.into_iter().zip(&documents);
+            let row = |(own, document)| Some(ingest.whole_row(document, embedding_of(own, document)?));
+            let rows = known.map(row).collect();
+            ingest.again(documents, rows, false, &mut || ControlFlow::Continue(()))
         },
-        encodes: bundle.model().encoder().is_ok(),
+        encodes,
         lexer: analysis.as_ref().map(|own| own as _),
     };
     repair.run(options.undecided, anew, &mut tick)

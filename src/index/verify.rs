@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::active_model::ActiveModel;
 use super::begun;
 use super::root::{Current, kind, list, model_prefix};
-use super::search::{Plan, SearchRequest, check_vector};
+use super::search::{Plan, SearchRequest};
 use super::with_progress::WithProgress;
 use super::{Index, READ_ATTEMPTS};
 use crate::disk::{Kind, names};
@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::ids::Row;
 use crate::model::{Bundle, ModelError, REPORT_FILE};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
+use crate::scan::has_direction;
 use crate::store::{Damage, Notice, Store, StoreError, VerifyReport, View};
 
 /// Stored embeddings used as queries by [`Index::verify`].
@@ -232,7 +233,7 @@ impl ActiveModel {
         let view = self.view();
         for row in self.probes(&view)? {
             let query = self.unit_row(&view, row)?;
-            if check_vector(&query, self.model().indexer.dim()).is_err() {
+            if !has_direction(&query) {
                 // All zeros: similar to nothing, and so unusable as a query.
                 continue;
             }

@@ -149,7 +149,7 @@ impl Index {
     ) -> Result<Learned> {
         let documents = self.iter().collect::<Result<Vec<Document>>>()?;
         if config.trains_encoder() {
-            WithoutText::of(&documents).refuse()?;
+            WithoutText::of(&documents).refuse(true)?;
         }
         let ids: HashSet<&str> = documents.iter().map(|own| own.id.as_str()).collect();
         let judged = Judged::of(self.judgments()?, self.half_life()?, options, |id| Ok(ids.contains(id)))?;

@@ -19,6 +19,7 @@ use crate::index::{ActiveModel, Index, ModelChange, WithProgress};
 use crate::measure::{Bench, Cost, Engine, Judge, Metric, Outcomes, Partition};
 use crate::model::{Indexer, Role};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
+use crate::scan::has_direction;
 use crate::store::View;
 use crate::train::dataset::sentences;
 use crate::train::distil::nearest_documents;
@@ -343,11 +344,15 @@ impl Sample {
         drawn.sort_by_cached_key(|(document, row)| {
             (document.id.clone(), view.span(*row).ok().flatten().unwrap_or_default())
         });
-        let mut rows = Vec::with_capacity(most * dim);
-        for (_, row) in &drawn {
-            rows.extend(serving.unit_row(view, *row)?);
+        let (mut documents, mut rows) = (Vec::with_capacity(most), Vec::with_capacity(most * dim));
+        for (document, row) in drawn {
+            let unit = serving.unit_row(view, row)?;
+            // A vector of zeros has no place in a tree, which goes by directions.
+            if has_direction(&unit) {
+                rows.extend(unit);
+                documents.push(document);
+            }
         }
-        let documents: Vec<Document> = drawn.into_iter().map(|(document, _)| document).collect();
         let mut order: Vec<usize> = (0..documents.len()).collect();
         order.shuffle(&mut rng);
         let encoder = serving.model().encoder();

@@ -104,6 +104,11 @@ impl Model {
         self.encoder.as_ref().ok_or(ModelError::NoEncoder)
     }
 
+    /// Whether it encodes texts; one without an encoder ([`Bundle::for_vectors`]) takes embeddings alone.
+    pub fn has_encoder(&self) -> bool {
+        self.encoder.is_some()
+    }
+
     /// Width m of the embeddings.
     pub fn dim(&self) -> usize {
         self.indexer.dim()

@@ -1,6 +1,9 @@
 //! Errors of model directories and forward passes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use super::files::MANIFEST_FILE;
+use crate::input::InputError;
 
 use crate::progress::Cancelled;
 
@@ -58,10 +61,10 @@ pub enum ModelError {
     /// The model was made for the caller's embeddings and has no encoder ([`Bundle::for_vectors`]).
     ///
     /// [`Bundle::for_vectors`]: crate::Bundle::for_vectors
-    #[error("the model has no encoder: it only takes embeddings; use a model with an encoder")]
+    #[error("{}", InputError::NoEncoder)]
     NoEncoder,
     /// A configuration file is not valid JSON or lacks a field.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}{}", path.display(), remedy(path, ""))]
     Json {
         /// The file.
         path: PathBuf,
@@ -69,7 +72,7 @@ pub enum ModelError {
         source: serde_json::Error,
     },
     /// A setting has an invalid value, or asks for an unimplemented feature.
-    #[error("{}: {problem}", path.display())]
+    #[error("{}: {problem}{}", path.display(), remedy(path, problem))]
     BadSetting {
         /// The file.
         path: PathBuf,
@@ -165,6 +168,15 @@ pub enum ModelError {
         /// The client's message.
         message: String,
     },
+}
+
+/// What to do about a bundle's list of files that was damaged or edited; one of another format was not.
+fn remedy(path: &Path, problem: &str) -> &'static str {
+    match path.file_name().is_some_and(|name| name == MANIFEST_FILE) && !problem.starts_with("bundle format")
+    {
+        true => "; `ehi repair` restores that of an index, with `--model` the model that it was made with",
+        false => "",
+    }
 }
 
 impl ModelError {

@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 
 /// The smallest L2 norm of a vector with a direction: an f16 of this size has full precision, and a vector of
 /// up to 65,536 elements does not round to all zeros in f16.
-const LEAST_NORM: f64 = f16::MIN_POSITIVE.to_f64_const();
+pub(crate) const LEAST_NORM: f64 = f16::MIN_POSITIVE.to_f64_const();
 
 /// Sums of squares side by side, so that the compiler may use vectors.
 const PARTIAL_SQUARES: usize = 8;

@@ -56,7 +56,8 @@ pub enum Undecided {
 /// The embedding of a document, `[dim]` f16, if it is readable and the document has no passages.
 type Readable = Option<Vec<f16>>;
 
-/// Encodes and routes documents again; documents with a readable embedding are only routed.
+/// Encodes and routes documents again; documents with a readable embedding are only routed, and those without
+/// a text or an encoder get one that is similar to nothing.
 pub(crate) type Compute<'a, E> = &'a mut dyn FnMut(Vec<Document>, Vec<Readable>) -> Result<Vec<Put>, E>;
 
 /// How to rebuild what follows from texts and model.
@@ -337,16 +338,15 @@ impl Repair {
                 let own = if has_passages { None } else { undamaged(segment.embedding(head))? };
                 let own = own.filter(|own| own.iter().all(|x| x.is_finite())).map(<[f16]>::to_vec);
                 if own.is_none() && (document.is_empty() || !anew.encodes) {
-                    // Its embedding cannot be made again.
-                    self.lose(Some(&document.id));
-                    salvaged.ids.remove(&document.id);
-                    continue;
+                    self.report.lost_embeddings += 1;
+                    note_id(&mut self.report.lost_embedding_ids, Some(&document.id));
+                } else {
+                    self.report.recomputed += 1;
                 }
                 known.push(head);
                 documents.push(document);
                 embeddings.push(own);
             }
-            self.report.recomputed += known.len() as u64;
             for (head, Put { document, rows, terms }) in
                 known.into_iter().zip((anew.compute)(documents, embeddings)?)
             {
@@ -361,9 +361,7 @@ impl Repair {
 
     fn lose(&mut self, id: Option<&str>) {
         self.report.lost += 1;
-        if self.report.lost_ids.len() < MOST_IDS {
-            self.report.lost_ids.extend(id.map(str::to_owned));
-        }
+        note_id(&mut self.report.lost_ids, id);
     }
 
     /// Decides about the documents of a segment whose dead rows are unknown.
@@ -406,6 +404,13 @@ impl Repair {
                 Ok(())
             }
         }
+    }
+}
+
+/// Adds an id to those of a report.
+fn note_id(ids: &mut Vec<String>, id: Option<&str>) {
+    if ids.len() < MOST_IDS {
+        ids.extend(id.map(str::to_owned));
     }
 }
 

@@ -43,6 +43,12 @@ pub struct RepairReport {
     pub lost: u64,
     /// The ids of those documents, if readable; at most the first 100.
     pub lost_ids: Vec<String>,
+    /// Documents that were kept without their embedding, which could not be made again: they have no text, or
+    /// the index no encoder. Words and filters find them, and a search by embeddings ranks them as similar
+    /// to nothing, until they are stored again with their embeddings.
+    pub lost_embeddings: u64,
+    /// The ids of those documents; at most the first 100.
+    pub lost_embedding_ids: Vec<String>,
     /// Documents kept or left out although it is unknown whether they had been deleted.
     pub undecided: u64,
     /// Whether any of the judgments' files were damaged; readable judgments are kept.

@@ -626,13 +626,14 @@ fn embeddings_that_cannot_be_stored_are_left_out() {
         row[7] = value;
         row
     };
-    let rows = [row(1.0), row(f32::NAN), row(70_000.0), vec![0.0; WIDTH], row(65_504.0)];
+    let rows = [row(1.0), row(f32::NAN), row(70_000.0), row(f32::INFINITY), row(65_504.0)];
     let summary =
         index.insert_vectors(rows.into_iter().enumerate().map(|(n, row)| (document(n), row))).unwrap();
     assert_eq!(summary.statuses, [Inserted, Refused, Refused, Refused, Inserted]);
     let errors: Vec<_> = summary.refused.iter().map(|r| &r.error).collect();
     assert_eq!(*errors[0], InputError::BadVector);
     assert_eq!(*errors[1], InputError::NotFinite { id: id(2), position: 7 });
+    assert!(errors[1].to_string().contains("from -65504 to 65504"), "{}", errors[1]);
     assert_eq!(*errors[2], InputError::BadVector);
     assert_eq!(index.len(), 2);
     assert!(index.insert_vectors([(document(9), vec![1.0; WIDTH + 1])]).is_err());

@@ -291,6 +291,7 @@ fn what_keeps_an_index_prints_what_is_documented() {
     check("verify", &[sound, damaged, warned]);
     let mut lost = RepairReport::default();
     lost.lost_ids.push(id(1));
+    lost.lost_embedding_ids.push(id(2));
     lost.unmeasured.push("models/1/MEASURED is missing".to_owned());
     lost.forgotten.push("damaged/1".into());
     check("repair", &[repaired, json!(lost)]);

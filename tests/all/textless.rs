@@ -137,7 +137,7 @@ fn an_export_says_how_many_an_insert_will_refuse() {
 }
 
 #[test]
-fn a_repair_loses_those_whose_embedding_is_damaged_and_says_so() {
+fn a_repair_keeps_those_whose_embedding_is_damaged_and_says_so() {
     let (_dir, index) = filled();
     give(&index, 0..WITHOUT, |n| n);
     index.compact().unwrap();
@@ -152,10 +152,12 @@ fn a_repair_loses_those_whose_embedding_is_damaged_and_says_so() {
     fs::write(&vectors, bytes).unwrap();
     // All embeddings are on one page.
     let mut report = Index::repair(&path, &RepairOptions::default(), &mut no_progress).unwrap();
-    assert_eq!((report.lost, report.recovered, report.recomputed), (12, 60, 60), "{report:?}");
-    report.lost_ids.sort();
-    assert_eq!(report.lost_ids, (0..WITHOUT).map(name).collect::<Vec<_>>());
+    assert_eq!((report.lost, report.recovered, report.recomputed), (0, 72, 60), "{report:?}");
+    report.lost_embedding_ids.sort();
+    assert_eq!(report.lost_embedding_ids, (0..WITHOUT).map(name).collect::<Vec<_>>());
     let index = Index::open(&path).unwrap();
-    assert_eq!(index.len(), WITH_TEXT);
+    assert_eq!(index.len(), WITH_TEXT + 12);
+    give(&index, 0..WITHOUT, |n| n);
+    assert_found(&index, 0..WITHOUT, |n| n);
     assert!(index.verify().unwrap().is_sound());
 }

@@ -220,7 +220,7 @@ fn the_program_tunes() {
     assert!(
         ehi(["rollback", "--index", index])
             .ok()
-            .contains("none of them changed since this model was last in use")
+            .contains("none of their texts changed since this model was last in use")
     );
     assert!(ehi(["stats", "--index", index]).ok().contains("tree           none"));
     let said = ehi(["tune", "--index", index, "--passes", "1", "--leaves", "2"]).ok();

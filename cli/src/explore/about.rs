@@ -21,6 +21,8 @@ struct About {
     unit: &'static str,
     /// Leaves of the tree; 1 without one.
     leaves: u32,
+    /// Whether there is an encoder; otherwise questions are searched by their words.
+    encoder: bool,
     /// Whether there is a fast encoder of questions.
     fast: bool,
     /// Whether documents can be found by their words.
@@ -74,6 +76,7 @@ pub fn about(site: &Site, _: &[u8]) -> Result<Reply, Refusal> {
         documents: index.len(),
         unit: unit(&index),
         leaves: bundle.model().indexer().shape().leaves(),
+        encoder: bundle.model().has_encoder(),
         fast: index.query_encoder().is_some(),
         words: index.is_lexical(),
         judge: site.held.writes(),

@@ -33,7 +33,7 @@ pub fn why(site: &Site, body: &[u8]) -> Result<Reply, Refusal> {
     let ask: Ask = json(body)?;
     let index = site.held.index()?;
     let request = ask.request()?;
-    let has_encoder = index.bundle().model().encoder().is_ok();
+    let has_encoder = index.bundle().model().has_encoder();
     let by_words = request.mode == RankBy::Lexical || !has_encoder;
     let mut explanation = index.explain(&ask.question, &request, !by_words)?;
     let exact = explanation.exact.iter_mut().flatten().map(|found| &mut found.hit);

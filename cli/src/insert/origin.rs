@@ -150,7 +150,7 @@ pub fn documents(path: &Path, fields: &FieldArgs) -> Result<Documents, Failure> 
     let (named, folders) = (Named { name: None, path: path.to_owned() }, FolderArgs::default());
     let origin = Origin::of(&named, &folders, fields)?;
     origin.check(&named, &folders, fields, false)?;
-    Ok(origin.opener(path, name(path), fields.input(None))?()?)
+    Ok(origin.opener(path, name(path), fields.input(None, false))?()?)
 }
 
 impl FolderArgs {

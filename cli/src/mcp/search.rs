@@ -21,6 +21,9 @@ const SIGNS: usize = 2_000;
 /// The modes of a search, for the schema.
 pub const MODES: [&str; 4] = ["best", "dense", "lexical", "hybrid"];
 
+/// Those of an index without an encoder.
+pub const MODES_OF_WORDS: [&str; 2] = ["best", "lexical"];
+
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Arguments {

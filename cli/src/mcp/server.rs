@@ -54,6 +54,16 @@ impl Server {
             entry("delete", "Delete documents", delete::DESCRIPTION, true, delete::call),
             entry("judge", "Judge a hit", judge::DESCRIPTION, true, judge::call),
         ];
+        if !held.now().bundle().model().has_encoder() {
+            // Documents come with vectors, and questions are searched by their words.
+            tools.retain(|entry| entry.tool.name != "insert");
+            for entry in &mut tools {
+                let properties = Arc::make_mut(&mut entry.tool.input_schema).get_mut("properties");
+                if let Some(mode) = properties.and_then(|own| own.get_mut("mode")) {
+                    mode["enum"] = search::MODES_OF_WORDS.into();
+                }
+            }
+        }
         let mut instructions = INSTRUCTIONS.to_owned();
         if let Some(about) = about {
             instructions = format!("{instructions} The documents: {about}");

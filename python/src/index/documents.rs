@@ -110,16 +110,18 @@ impl Index {
         let given = records::columns(ids, texts, titles, metadata, true)?;
         let vectors = array("vectors", vectors)?;
         let rows: Vec<bool> = given.rows().collect();
-        if vectors.ndim() != 2 || vectors.shape()[0] != rows.len() {
+        // An empty list has no columns.
+        let is_empty = rows.is_empty() && vectors.shape() == [0];
+        if !is_empty && (vectors.ndim() != 2 || vectors.shape()[0] != rows.len()) {
             return Err(InputError::new_err(format!(
                 "{} ids with an array of shape {:?}; a row for each is needed",
                 rows.len(),
                 vectors.shape()
             )));
         }
-        let matrix = Matrix::new(&vectors)?;
-        let kept =
-            matrix.rows()?.into_iter().zip(rows).filter_map(|(row, is_document)| is_document.then_some(row));
+        let matrix = (!is_empty).then(|| Matrix::new(&vectors)).transpose()?;
+        let all = matrix.as_ref().map_or_else(|| Ok(Vec::new()), Matrix::rows)?;
+        let kept = all.into_iter().zip(rows).filter_map(|(row, is_document)| is_document.then_some(row));
         self.store(py, given, false, |index, documents| {
             let entries = documents.into_iter().zip(kept.map(<[f32]>::to_vec));
             watched(py, progress, |told| index.with_progress(told).insert_vectors(entries))

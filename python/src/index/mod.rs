@@ -120,7 +120,10 @@ impl Index {
         let (model, builder) = match (model, dim) {
             (Some(model), None) => (model::model(py, model)?, builder),
             (None, Some(dim)) => {
-                let dim = options::whole("dim", dim)?;
+                let dim = usize::try_from(dim).map_err(|_| {
+                    let what = format!("the number of dimensions is {dim}; it must be from 1 to 65536");
+                    InputError::new_err(what)
+                })?;
                 let bundle = run(py, || Ok(ehi::Bundle::for_vectors(dim)?))?;
                 let has_passages = passages.is_some_and(|given| !given.is_none());
                 (Model::of(bundle), if has_passages { builder } else { builder.whole_documents() })

@@ -30,13 +30,15 @@ pub(super) struct Fields {
     pub hashed_ids: bool,
     pub title: Option<String>,
     pub text: Vec<String>,
+    /// Whether a document may have neither text nor title.
+    pub optional_text: bool,
     pub metadata: Option<Vec<String>>,
 }
 
 impl Fields {
     /// Whether the caller named nothing.
     pub fn are_default(&self) -> bool {
-        *self == Self::default()
+        *self == Self { optional_text: self.optional_text, ..Self::default() }
     }
 
     /// A field that one option names twice, and the option.
@@ -80,7 +82,12 @@ impl Fields {
             None => like(TITLE),
         };
         let text = match &self.text[..] {
-            [] => vec![like(TEXT).ok_or_else(|| missing(TEXT, "text"))?],
+            [] => match like(TEXT) {
+                None if !self.optional_text => return Err(missing(TEXT, "text")),
+                found => found.into_iter().collect(),
+            },
+            // No text at all.
+            given if self.optional_text && given.iter().all(String::is_empty) => given.to_vec(),
             given => given.iter().map(|given| there(given, "text")).collect::<Result<_, _>>()?,
         };
         let metadata = match &self.metadata {
@@ -94,7 +101,7 @@ impl Fields {
                 columns.iter().filter(|column| !taken(column)).cloned().collect()
             }
         };
-        Ok(Self { id, hashed_ids: self.hashed_ids, title, text, metadata: Some(metadata) })
+        Ok(Self { id, title, text, metadata: Some(metadata), ..*self })
     }
 
     /// All names.
@@ -102,10 +109,13 @@ impl Fields {
         self.id.iter().chain(&self.title).chain(&self.text).chain(self.metadata.iter().flatten())
     }
 
-    /// The names given for optional fields; a wrong one is not detected by any single record.
+    /// The names of fields that may be missing, as far as they were given; a wrong one is not detected by any
+    /// single record.
     pub fn optional(&self) -> Vec<String> {
-        let several = if self.text.len() > 1 { &self.text[..] } else { &[] };
-        self.title.iter().chain(several).chain(self.metadata.iter().flatten()).cloned().collect()
+        let is_optional = self.text.len() > 1 || self.optional_text;
+        let texts = self.texts().filter(|name| is_optional && !name.is_empty()).map(str::to_owned);
+        let others = self.title.iter().chain(self.metadata.iter().flatten()).cloned();
+        texts.chain(others).collect()
     }
 
     /// The names of the text.
@@ -157,7 +167,7 @@ impl Fields {
         let is_known =
             |name: &str| [id, title, METADATA].contains(&name) || self.texts().any(|text| text == name);
         let has_title = is_set(title) && (has_text || record.keys().all(|name| is_known(name)));
-        if !has_title && !self.texts().any(is_set) {
+        if !has_title && !self.optional_text && !self.texts().any(is_set) {
             return Err(missing(&self.texts().collect::<Vec<_>>().join("`, `"), "text"));
         }
         // A field stays in the record for a later role that names it too.
@@ -191,7 +201,15 @@ impl Fields {
                 metadata(chosen.collect(), at)?
             }
         };
-        let id = id.unwrap_or_else(|| hashed(&title, &text));
+        let id = match id {
+            Some(id) => id,
+            None if self.optional_text && title.is_empty() && text.is_empty() => {
+                let message =
+                    "there is neither title nor text to make an id of; `--id` names a field with ids";
+                return Err(at.error(DataErrorKind::Field, message));
+            }
+            None => hashed(&title, &text),
+        };
         Ok(Document { id, title, text, metadata, outline })
     }
 }

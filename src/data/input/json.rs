@@ -81,7 +81,10 @@ impl DocumentSource for JsonRecords {
             JsonTexts::Array(array) => array.next_element(),
         };
         Some(line?.and_then(|line| {
-            let record = record(line.text).map_err(|source| line.at.json(source))?;
+            let record = record(line.text).map_err(|source| match is_of_a_number(line.text, &source) {
+                true => line.at.number(source).of_one_record(),
+                false => line.at.json(source),
+            })?;
             rounded.see(&record, line.text, line.at.line);
             records.document_at(record, line.at)
         }))
@@ -101,6 +104,17 @@ impl DocumentSource for JsonRecords {
     fn notes(&self) -> Vec<Note> {
         self.rounded.note().into_iter().collect()
     }
+}
+
+/// Whether JSON cannot be read because of a number that it cannot express, as some programs write them.
+fn is_of_a_number(text: &str, error: &serde_json::Error) -> bool {
+    let line = text.lines().nth(error.line().saturating_sub(1)).unwrap_or_default();
+    let names_one = |from: usize| {
+        line.get(from..).is_some_and(|rest| rest.starts_with("NaN") || rest.starts_with("Infinity"))
+    };
+    error.to_string().starts_with("number out of range")
+        || names_one(error.column().saturating_sub(1))
+        || names_one(error.column())
 }
 
 /// Integers below 2^63 are read exactly.

@@ -103,7 +103,8 @@ impl Input {
     }
 
     /// Ids that are hashes of title and text, 32 hexadecimal digits, for documents without ids: a document
-    /// read again replaces itself, and equal documents are stored once.
+    /// read again replaces itself, and equal documents are stored once. A document that has neither is an
+    /// error.
     pub fn hashed_ids(mut self) -> Self {
         self.fields.id = None;
         self.fields.hashed_ids = true;
@@ -119,6 +120,13 @@ impl Input {
     /// The fields that hold the text, in order; non-empty ones are joined by a blank line.
     pub fn text(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.fields.text = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Whether a document may have neither text nor title, as where it comes with an embedding. An empty name
+    /// of the text then stands for none.
+    pub fn optional_text(mut self) -> Self {
+        self.fields.optional_text = true;
         self
     }
 

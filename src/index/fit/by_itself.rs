@@ -72,7 +72,7 @@ impl Index {
         }
         let tried = fit.filter(|fit| fit.model == serving.number).map(|fit| &fit.shared.judgments);
         let before = tried.map_or(0, |tried| tried.load(Relaxed)).max(fitted(&serving));
-        let can_fit = serving.store.is_lexical() && serving.model().encoder().is_ok();
+        let can_fit = serving.store.is_lexical() && serving.model().has_encoder();
         if !can_fit || !count_judgments(&store).is_ok_and(|count| is_due(count, before)) {
             return;
         }

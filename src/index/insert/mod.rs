@@ -178,7 +178,7 @@ impl Index {
     /// last one counts. In an index with passages, such a document has one, its whole text. Documents that
     /// cannot be stored are left out and reported in
     /// [`InsertSummary::refused`], including those with a bad embedding ([`InputError::BadVector`], and
-    /// [`InputError::NotFinite`] for a value that f16 cannot hold).
+    /// [`InputError::NotFinite`] for a value beyond the range of f16).
     ///
     /// # Memory
     /// The iterator is consumed incrementally: documents and embeddings of about 32 MiB are held and
@@ -186,8 +186,8 @@ impl Index {
     /// given at once.
     ///
     /// # Shapes
-    /// each vector `[dim]` f32, finite, of norm 2^-14 or more; at unit norm or not. Stored as f16, at unit
-    /// norm for cosine.
+    /// each vector `[dim]` f32, finite, and for cosine of norm 2^-14 or more; at unit norm or not. Stored as
+    /// f16, at unit norm for cosine.
     ///
     /// # Durability
     /// As [`Self::insert`].
@@ -348,7 +348,7 @@ fn check(document: &Document, encoder: &Encoder, config: &StoreConfig) -> Result
 /// # Errors
 /// An embedding of the wrong width, which is an error of the whole call.
 fn check_entry(serving: &ActiveModel, document: &Document, vector: &[f32]) -> Result<Option<InputError>> {
-    match check_vector(vector, serving.model().indexer.dim())
+    match check_vector(vector, serving.model().dim(), serving.similarity)
         .and_then(|()| check_document(document, serving.store.config()))
     {
         Ok(()) => {}

@@ -10,7 +10,7 @@ use crate::error::{Error, InputError, Result};
 use crate::index::Index;
 use crate::index::active_model::ActiveModel;
 use crate::lexical::syntax;
-use crate::scan::has_direction;
+use crate::scan::{Similarity, has_direction};
 use crate::store::View;
 
 /// The input of a search: a text, an embedding, or both.
@@ -93,7 +93,7 @@ impl ActiveModel {
         let (mode, encoder) = (plan.request.mode, plan.request.encoder);
         let words_help = self.words_help(encoder);
         let (analysis, dim) = (self.analysis(), self.model().dim());
-        let has_encoder = self.model().encoder().is_ok();
+        let has_encoder = self.model().has_encoder();
         let mut all = Vec::with_capacity(questions.len());
         for question in questions {
             let (text, vector) = match *question {
@@ -108,7 +108,7 @@ impl ActiveModel {
                 let call = "a query that is an embedding";
                 return Err(InputError::InapplicableOption { option: "encoder", call }.into());
             }
-            vector.map_or(Ok(()), |vector| check_vector(vector, dim))?;
+            vector.map_or(Ok(()), |vector| check_vector(vector, dim, self.similarity))?;
             if text.is_some_and(|text| text.trim().is_empty()) {
                 return Err(InputError::EmptyQuery.into());
             }
@@ -169,10 +169,18 @@ impl ActiveModel {
     }
 }
 
-/// Whether an embedding can be compared with those of an index of this width.
-pub(in crate::index) fn check_vector(vector: &[f32], expected: usize) -> std::result::Result<(), InputError> {
+/// Whether an embedding can be compared with those of an index of this width and similarity.
+pub(in crate::index) fn check_vector(
+    vector: &[f32],
+    expected: usize,
+    similarity: Similarity,
+) -> std::result::Result<(), InputError> {
     if vector.len() != expected {
         return Err(InputError::Dimension { found: vector.len(), expected });
     }
-    if has_direction(vector) { Ok(()) } else { Err(InputError::BadVector) }
+    let is_usable = match similarity {
+        Similarity::Cosine => has_direction(vector),
+        Similarity::DotProduct | Similarity::Manhattan => vector.iter().all(|x| x.is_finite()),
+    };
+    if is_usable { Ok(()) } else { Err(InputError::BadVector) }
 }

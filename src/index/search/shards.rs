@@ -24,6 +24,7 @@ use crate::judgment::Judgment;
 use crate::lexical::{Analyzer, TermStatistics, syntax};
 use crate::memory::{Memory, MemoryWeights, Vote, by_grade};
 use crate::model::{Bundle, Role};
+use crate::scan::Similarity;
 
 /// This file of the model defines the tokens of an index.
 const TOKENIZER: &str = "tokenizer.json";
@@ -224,7 +225,7 @@ impl Bundle {
         let indexer = self.model().indexer();
         let beam = NonZeroUsize::new(beam.min(indexer.shape().leaves() as usize))
             .ok_or(InputError::zero("the beam"))?;
-        check_vector(vector, indexer.dim())?;
+        check_vector(vector, indexer.dim(), Similarity::Cosine)?;
         let leaves = indexer.route(&unit(vector), beam, Role::Query).search.leaves;
         let routed = leaves
             .into_iter()

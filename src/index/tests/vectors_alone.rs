@@ -172,10 +172,92 @@ fn an_encoder_can_be_given_later() {
     index.rollback().unwrap();
     assert_eq!((index.bundle().hash(), index.len()), (before, 20));
     index.reencode(&bundles.a).unwrap();
+    let metadata = serde_json::Map::from_iter([("seen".to_owned(), json!(true))]);
+    index.update("d7", &DocumentUpdate { metadata, ..DocumentUpdate::default() }).unwrap();
     index.insert(Document::new("new", "", "gene")).unwrap();
-    // Its vector is not known.
-    assert!(matches!(index.rollback(), Err(Error::Input(InputError::NoEncoder))));
+    let text = DocumentUpdate { text: Some("another text".to_owned()), ..DocumentUpdate::default() };
+    index.update("d3", &text).unwrap();
+    // Their vectors are not known.
+    match index.rollback() {
+        Err(Error::Input(error @ InputError::WithoutVector { documents: 2, .. })) => {
+            let said = error.to_string();
+            assert!(said.contains("\"new\", \"d3\"") && said.contains("ehi export"), "{said}");
+        }
+        other => panic!("{other:?}"),
+    }
     assert_eq!((index.bundle().hash(), index.len()), (bundles.a.hash(), 21));
+    index.delete_batch(["new", "d3"]).unwrap();
+    // One with new metadata has its vector still.
+    let change = index.rollback().unwrap();
+    assert_eq!((index.bundle().hash(), index.len(), change.encoded), (before, 19, 0));
+    assert_eq!(index.get("d7").unwrap().unwrap().metadata, Some(json!({ "seen": true })));
+    let near = embedded(20).nth(7).unwrap().1;
+    assert_eq!(ids(&index, Question::Vector(&near), &SearchRequest::default().k(1)), ["d7"]);
+}
+
+#[test]
+fn an_existing_index_is_opened_by_its_width() {
+    let (dir, index) = made(400);
+    #[cfg(feature = "train")]
+    {
+        let options = crate::learn::TuneOptions {
+            leaves: Some(8),
+            passes: Some(2),
+            always: true,
+            ..Default::default()
+        };
+        index.tune(&options).unwrap();
+    }
+    drop(index);
+    let open = |dim| Index::open_or_create(dir.path().join("index"), &Bundle::for_vectors(dim).unwrap());
+    assert_eq!(open(DIM).unwrap().len(), 400);
+    match open(DIM + 1) {
+        Err(Error::Input(InputError::WidthMismatch { index: DIM, given: 9 })) => {}
+        other => panic!("{other:?}"),
+    }
+    open(DIM).unwrap().reencode(&Bundles::new().a).unwrap();
+    let with_encoder = open(DIM);
+    assert!(
+        matches!(with_encoder, Err(Error::Input(InputError::InapplicableOption { option: "dim", .. }))),
+        "{with_encoder:?}"
+    );
+}
+
+#[test]
+fn a_vector_of_zeros_is_like_any_other_unless_angles_are_compared() {
+    for similarity in [Similarity::DotProduct, Similarity::Manhattan, Similarity::Cosine] {
+        let dir = in_memory().unwrap();
+        let builder = Index::builder().similarity(similarity);
+        let index = builder.create(dir.path().join("index"), &Bundle::for_vectors(DIM).unwrap()).unwrap();
+        index.insert_vectors(embedded(50)).unwrap();
+        let zeros = vec![0.0; DIM];
+        let zero = (Document::new("zero", "", ""), zeros.clone());
+        let stored = index.insert_vectors([zero]).unwrap().inserted;
+        let nearest = index.search_with(&*zeros, &SearchRequest::default().k(1));
+        if similarity == Similarity::Cosine {
+            assert_eq!(stored, 0);
+            assert!(matches!(nearest, Err(Error::Input(InputError::BadVector))));
+            continue;
+        }
+        assert_eq!(stored, 1);
+        if similarity == Similarity::Manhattan {
+            assert_eq!(nearest.unwrap().hits[0].id, "zero");
+        }
+        #[cfg(feature = "train")]
+        {
+            let options = crate::learn::TuneOptions {
+                leaves: Some(4),
+                passes: Some(2),
+                always: true,
+                ..Default::default()
+            };
+            index.tune(&options).unwrap();
+            index.calibrate(&[]).unwrap();
+        }
+        index.compact().unwrap();
+        assert!(index.verify().unwrap().problems.is_empty());
+        assert_eq!(index.vectors(["zero"]).unwrap(), [vec![zeros]]);
+    }
 }
 
 #[test]
@@ -194,24 +276,37 @@ fn a_damaged_index_is_repaired_without_a_model() {
 }
 
 #[test]
-fn a_damaged_embedding_is_lost_where_it_cannot_be_made_again() {
-    let (dir, index) = made(20);
-    index.flush().unwrap();
-    let segments = index.serving().store.path().join(disk::names::SEGMENTS);
-    drop(index);
-    let path = dir.path().join("index");
-    let files = fs::read_dir(&segments).unwrap().map(|entry| entry.unwrap().path());
-    let vectors =
-        files.into_iter().find(|path| path.extension().is_some_and(|own| own == "vectors")).unwrap();
-    let mut bytes = fs::read(&vectors).unwrap();
-    // The last byte before the checksums at the end is not padding: it belongs to an embedding or a code.
-    let place = bytes.len() / 2;
-    bytes[place] ^= 1;
-    fs::write(&vectors, bytes).unwrap();
-    let report = Index::repair(&path, &RepairOptions::default(), &mut no_progress).unwrap();
-    let index = Index::open(&path).unwrap();
-    assert_eq!(index.len() + report.lost as usize, 20, "{report:?}");
-    assert!(index.verify().unwrap().problems.is_empty());
+fn a_document_is_kept_though_its_embedding_is_lost() {
+    for similarity in [Similarity::Cosine, Similarity::Manhattan] {
+        let dir = in_memory().unwrap();
+        let path = dir.path().join("index");
+        let builder = Index::builder().similarity(similarity);
+        let index = builder.create(&path, &Bundle::for_vectors(DIM).unwrap()).unwrap();
+        index.insert_vectors(embedded(20)).unwrap();
+        index.flush().unwrap();
+        let segments = index.serving().store.path().join(disk::names::SEGMENTS);
+        drop(index);
+        let files = fs::read_dir(&segments).unwrap().map(|entry| entry.unwrap().path());
+        let vectors =
+            files.into_iter().find(|path| path.extension().is_some_and(|own| own == "vectors")).unwrap();
+        let mut bytes = fs::read(&vectors).unwrap();
+        // The embeddings follow the header.
+        bytes[4_096 + 7] ^= 1;
+        fs::write(&vectors, bytes).unwrap();
+        let report = Index::repair(&path, &RepairOptions::default(), &mut no_progress).unwrap();
+        assert_eq!((report.lost, report.lost_embeddings, report.recovered), (0, 20, 20), "{report:?}");
+        assert_eq!((report.lost_embedding_ids.len(), report.recomputed), (20, 0));
+        let index = Index::open(&path).unwrap();
+        assert_eq!(index.get("d7").unwrap(), embedded(20).nth(7).map(|(document, _)| document));
+        assert_eq!(ids(&index, Question::Text("harbour 7"), &SearchRequest::default())[0], "d7");
+        // They are similar to nothing until they have vectors again.
+        index.insert_vectors(embedded(24).skip(20)).unwrap();
+        let near = embedded(3).nth(2).unwrap().1;
+        assert_eq!(ids(&index, Question::Vector(&near), &SearchRequest::default().k(1)), ["d22"]);
+        index.insert_vectors(embedded(20)).unwrap();
+        assert_eq!(ids(&index, Question::Vector(&near), &SearchRequest::default().k(1)), ["d2"]);
+        assert!(index.verify().unwrap().problems.is_empty());
+    }
 }
 
 #[test]

@@ -16,7 +16,8 @@ fn by_default_nothing_is_written() {
     let before = content(&flow.path("index"));
     let explorer = Explorer::new(&flow.index(), &[]);
     let session = explorer.begin();
-    assert_eq!(session.get("/api/about").ok()["judge"], false);
+    let about = session.get("/api/about").ok();
+    assert_eq!((&about["judge"], &about["encoder"]), (&json!(false), &json!(true)));
     let judged = json!({ "question": "tree", "id": id(0), "grade": 1 });
     assert_eq!(session.post("/api/judge", &judged).refused(403), "read_only");
     let forgotten = json!({ "question": "tree", "id": id(0) });

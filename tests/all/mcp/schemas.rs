@@ -19,10 +19,13 @@ const NAME: usize = 64;
 const PREFIX: &str = "mcp__a-name-of-a-server-of-thirty-two__";
 
 fn tools(about: Option<&str>) -> Vec<Value> {
-    let flow = Flow::new();
     let mut options = vec!["--write"];
     options.extend(about.iter().flat_map(|about| ["--about", about]));
-    let session = Session::open(&flow, &options);
+    tools_of(&Flow::new(), &options)
+}
+
+fn tools_of(flow: &Flow, options: &[&str]) -> Vec<Value> {
+    let session = Session::open(flow, options);
     let tools = session.runtime.block_on(session.service.list_all_tools()).unwrap();
     session.done();
     tools.iter().map(|tool| serde_json::to_value(tool).unwrap()).collect()
@@ -146,4 +149,18 @@ fn schemas_say_what_calls_may_give() {
     assert_eq!((&document["type"], &document["required"]), (&json!("object"), &json!(["id", "text"])));
     let fields = document["properties"].as_object().unwrap();
     assert_eq!(fields.keys().collect::<Vec<_>>(), ["id", "metadata", "text", "title"]);
+}
+
+#[test]
+fn an_index_without_an_encoder_is_offered_what_works_there() {
+    let flow = Flow::new();
+    std::fs::remove_dir_all(flow.path("index")).unwrap();
+    crate::program::ehi(["create", "--index", &flow.index(), "--dim", "4"]).ok();
+    let tools = tools_of(&flow, &["--write"]);
+    let named = |name: &str| tools.iter().find(|tool| tool["name"] == name);
+    assert!(named("insert").is_none() && named("delete").is_some() && named("judge").is_some());
+    for name in ["search", "explain"] {
+        let mode = &named(name).unwrap()["inputSchema"]["properties"]["mode"];
+        assert_eq!(mode["enum"], json!(["best", "lexical"]));
+    }
 }

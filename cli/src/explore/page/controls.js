@@ -25,14 +25,15 @@ function select(app, label, options, name, changed) {
 /** Selects for mode and reach. They stay where they are when one of them is used. */
 function controls(app, changed) {
     const { about, ask } = app;
-    const modes = MODES.filter(([mode]) => about.words || mode === "best" || mode === "dense");
+    const isOffered = mode => mode === "best" || (mode === "lexical" || about.encoder) && (mode === "dense" || about.words);
+    const modes = MODES.filter(([mode]) => isOffered(mode));
     const reaches = [["auto", "automatic"]];
-    if (about.leaves > 1) {
+    if (about.leaves > 1 && about.encoder) {
         // With few documents all are compared anyway.
         if (!about.few) reaches.push(...RECALLS.map(share => [`recall:${share}`, `enough leaves for ${share * 100}% of the best`]));
         reaches.push(...BEAMS.filter(beam => beam < about.leaves).map(beam => [`leaves:${beam}`, beam === 1 ? "the likeliest leaf" : `the ${beam} likeliest leaves`]));
     }
-    reaches.push(["exact", "all documents"]);
+    if (about.encoder) reaches.push(["exact", "all documents"]);
     // Words are searched in all documents.
     const fit = () => (reach.hidden = ask.mode === "lexical");
     const reach = select(app, "Search in", reaches, "reach", changed);
@@ -84,8 +85,8 @@ export function questionForm(app, { submit, changed, help, button }) {
         el("div", { class: "question" }, el("label", { for: "question", class: "small faint" }, "Question"), input), options, button);
     let offers = null;
     function offer() {
-        const { leaves, few, words } = app.about;
-        const now = JSON.stringify([leaves, few, words]);
+        const { leaves, few, words, encoder } = app.about;
+        const now = JSON.stringify([leaves, few, words, encoder]);
         if (now !== offers) keepingFocus(options, () => options.replaceChildren(...controls(app, changed), help ?? ""));
         offers = now;
     }
