@@ -359,13 +359,18 @@ impl Rows for Segment {
     }
 
     fn leaf(&self, leaf: LeafId) -> Result<Range<u32>> {
-        match self.all_leaves()?.binary_search(&leaf.0) {
-            Ok(place) => {
-                let rows = self.entry::<u32>(LEAF_ENDS, place, self.rows().into())?;
-                Ok(rows.start as u32..rows.end as u32)
-            }
-            Err(_) => Ok(0..0),
-        }
+        // If no leaf below is empty, it has the place of its number, and the others are not read.
+        let in_place = u64::from(leaf.0) < self.documents.count(LEAVES, 4)
+            && *self.documents.element::<u32>(LEAVES, leaf.0)? == leaf.0;
+        let place = match in_place {
+            true => leaf.0 as usize,
+            false => match self.all_leaves()?.binary_search(&leaf.0) {
+                Ok(place) => place,
+                Err(_) => return Ok(0..0),
+            },
+        };
+        let rows = self.entry::<u32>(LEAF_ENDS, place, self.rows().into())?;
+        Ok(rows.start as u32..rows.end as u32)
     }
 
     fn is_lexical(&self) -> bool {
