@@ -205,11 +205,11 @@ fn updates_at_the_same_time_are_all_kept() {
         let texts = scope.spawn(|| {
             let mut last = String::new();
             for number in 0.. {
+                last = format!("a gene {number}");
+                index.update(&id(0), &text(&last)).unwrap();
                 if over.load(Ordering::Relaxed) {
                     break;
                 }
-                last = format!("a gene {number}");
-                index.update(&id(0), &text(&last)).unwrap();
             }
             last
         });
