@@ -1,10 +1,10 @@
 //! Puts flipped bits and bytes right, by the checksum of their page.
 //!
-//! A CRC is linear: the difference between the checksum that a page should have and the one that it has depends
-//! only on which bits are wrong. For a single wrong byte there are 255 values at each place, which is one
-//! difference in 256 at most, so a page with worse damage seldom looks like one with a flipped bit (one in
-//! 8,000), and rarely enough like one with a flipped byte where what the page says is checked again when it is
-//! read.
+//! A CRC is linear: the difference between the stored checksum of a page and that of its bytes depends only on
+//! which bits are wrong, so it tells which byte was changed, if only one was. Worse damage can look the same: on
+//! a full page, in one of 256 cases like a changed byte, and in one of 8,192 like a changed bit. So a changed
+//! bit is put right on any page, and a changed byte only on pages whose numbers lead to others: there it would
+//! cost all documents, and wrong numbers are noticed when they are used.
 
 use super::SealedFile;
 use crate::store::{
