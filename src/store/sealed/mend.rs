@@ -1,10 +1,10 @@
 //! Puts flipped bits and bytes right, by the checksum of their page.
 //!
-//! A CRC is linear: the difference between the stored checksum of a page and that of its bytes depends only on
-//! which bits are wrong, so it tells which byte was changed, if only one was. Worse damage can look the same: on
-//! a full page, in one of 256 cases like a changed byte, and in one of 8,192 like a changed bit. So a changed
-//! bit is put right on any page, and a changed byte only on pages whose numbers lead to others: there it would
-//! cost all documents, and wrong numbers are noticed when they are used.
+//! A CRC is linear: the difference between the stored checksum of a page and that of its bytes depends only
+//! on which bits are wrong, so it tells which byte was changed, if only one was. Worse damage can look the
+//! same: on a full page, in one of 256 cases like a changed byte, and in one of 8,192 like a changed bit. So
+//! a changed bit is put right on any page, and a changed byte only on pages whose numbers lead to others:
+//! there it would cost all documents, and wrong numbers are noticed when they are used.
 
 use super::SealedFile;
 use crate::store::{
@@ -13,8 +13,8 @@ use crate::store::{
 };
 
 impl SealedFile {
-    /// Puts right, in memory, each damaged page in which one bit is wrong, and each one with numbers that lead
-    /// to others in which one byte is.
+    /// Puts right, in memory, each damaged page in which one bit is wrong, and each one with numbers that
+    /// lead to others in which one byte is.
     ///
     /// # Errors
     ///
@@ -44,7 +44,7 @@ impl SealedFile {
     }
 }
 
-/// The place and the value of the only byte which, in the place of the present one, gives bytes this checksum.
+/// The place and the value of the only byte that gives bytes this checksum in the place of the present one.
 fn flipped(bytes: &[u8], checksum: u32) -> Option<(usize, u8)> {
     // The difference that a byte makes if nothing follows, and which byte makes one with given upper bits.
     let alone: [u32; 256] =
