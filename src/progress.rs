@@ -122,6 +122,14 @@ impl Stop {
     }
 }
 
+struct StopAtEnd<'a>(&'a Stop);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.set();
+    }
+}
+
 /// Does work on another thread, and calls `tick` several times a second meanwhile, on this one.
 ///
 /// A thread of a pool does the work itself, without ticks: if it waited, the work could need it.
@@ -136,11 +144,13 @@ pub(crate) fn ticking<T: Send, E: From<Cancelled> + Send>(
     let (tell, told) = mpsc::sync_channel(1);
     thread::scope(|scope| {
         let stop = &stop;
+        // Also if a tick panics, which the scope lets go on when the work has ended.
+        let _ended = StopAtEnd(stop);
         let working = scope.spawn(move || drop(tell.send(work(stop))));
         loop {
             match told.recv_timeout(BETWEEN_TICKS) {
                 Ok(done) => return stop.check().map_err(E::from).and(done),
-                Err(RecvTimeoutError::Timeout) if tick().is_break() => stop.set(),
+                Err(RecvTimeoutError::Timeout) if stop.check().is_ok() && tick().is_break() => stop.set(),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     if let Err(panic) = working.join() {
@@ -179,6 +189,17 @@ mod tests {
         });
         assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
         assert!(ticks >= 3);
+    }
+
+    #[test]
+    #[should_panic(expected = "of a tick")]
+    fn work_ends_when_a_tick_panics() {
+        let _ = ticking(&mut || panic!("of a tick"), |stop| -> Result<(), Error> {
+            loop {
+                stop.check()?;
+                thread::yield_now();
+            }
+        });
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use ehi::store::EncodedBy;
-use ehi::{Document, Filter, Index, Outline};
+use ehi::{Document, Filter, Index, Outline, Similarity};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -115,14 +115,22 @@ pub fn count(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
 pub fn export(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let index = open_read_only(&args.index)?;
     let has_encoder = index.bundle().model().has_encoder();
-    let mut without_text = 0u64;
+    // What a repair put in the place of lost ones.
+    let is_lost = |vector: &[f32]| match index.similarity() {
+        Similarity::Cosine => vector.iter().all(|x| *x == 0.0),
+        Similarity::Manhattan => vector.iter().all(|x| *x == 65_504.0),
+        _ => false,
+    };
+    let (mut without_text, mut lost) = (0u64, 0u64);
     let mut write = |documents: Vec<Document>| -> Result<(), Failure> {
         let ids = documents.iter().map(|document| &document.id);
         let vectors = if has_encoder { Vec::new() } else { index.vectors(ids)? };
         let mut vectors = vectors.iter().map(|rows| rows.first().map(Vec::as_slice));
         documents.iter().try_for_each(|document| {
             without_text += u64::from(document.is_empty());
-            print(out, document, vectors.next().flatten())
+            let vector = vectors.next().flatten();
+            lost += u64::from(vector.is_some_and(is_lost));
+            print(out, document, vector.filter(|vector| !is_lost(vector)))
         })
     };
     match &args.filter {
@@ -143,6 +151,13 @@ pub fn export(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
         }
     }
     if !has_encoder {
+        if lost > 0 {
+            tracing::warn!(
+                documents = lost,
+                "some documents lost their vectors to damage: they are exported without, and `ehi insert` refuses \
+                 these until they have vectors"
+            );
+        }
         return Ok(());
     }
     if without_text > 0 {

@@ -6,7 +6,6 @@ use std::str::FromStr;
 use ehi::data::{Format, Input};
 
 use crate::arguments::one_of;
-use crate::vector;
 
 #[derive(clap::Args, Default)]
 pub struct FieldArgs {
@@ -100,7 +99,6 @@ impl FieldArgs {
     pub fn input(&self, vector: Option<&str>, has_vectors: bool) -> Input {
         let input = Input::new().cells_as_text(self.cells_as_text);
         let input = if has_vectors { input.optional_text() } else { input };
-        let vector = vector.or_else(|| has_vectors.then_some(vector::FIELDS[1]));
         let input = self.format.iter().fold(input, |input, format| input.format(*format));
         let input = self.delimiter.iter().fold(input, |input, delimiter| input.delimiter(*delimiter));
         let input = self.id.iter().fold(input, |input, id| input.id(id));
@@ -111,6 +109,11 @@ impl FieldArgs {
             let names = metadata.iter().map(String::as_str).filter(|name| !name.is_empty());
             input.metadata(names.chain(vector))
         })
+    }
+
+    /// Whether all fields but these are left out.
+    pub fn limits_metadata(&self) -> bool {
+        self.metadata.is_some()
     }
 
     /// Whether options were given that do not apply to a dataset's folder.

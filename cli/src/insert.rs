@@ -77,6 +77,11 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let vectors = match &args.vector {
         Some(field) => vec![field.clone()],
         None if index.bundle().model().has_encoder() => Vec::new(),
+        None if args.fields.limits_metadata() => {
+            let what =
+                "`--metadata` leaves all other fields out; name the field of the vectors by `--vector`";
+            return Err(Failure::Usage(what.to_owned()));
+        }
         None => vector::FIELDS.map(str::to_owned).to_vec(),
     };
     let paths = args.files.iter().map(|named| &*named.path);

@@ -108,6 +108,10 @@ fn write_text(
     for (_, text) in damage.iter().filter(|(happened, _)| *happened) {
         writeln!(out, "{text}")?;
     }
+    if report.mended_bytes > 0 {
+        let mended = counted(report.mended_bytes, "flipped byte");
+        writeln!(out, "{mended} put right by the checksums of the pages")?;
+    }
     if report.damaged_segments > 0 {
         writeln!(
             out,

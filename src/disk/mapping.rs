@@ -36,6 +36,16 @@ impl Mapping {
         Ok(Self { map: Arc::new(map) })
     }
 
+    /// As [`Self::new`], with other bytes at some offsets, which must be within; the file keeps its own.
+    pub(crate) fn patched(file: &File, len_bytes: u64, bytes: &[(usize, u8)]) -> io::Result<Self> {
+        // Whether the file can be mapped.
+        let len = Self::new(file, len_bytes)?.len();
+        // SAFETY: the mapping is private, and the file neither changes nor gets shorter (see above).
+        let mut map = unsafe { MmapOptions::new().len(len).map_copy(file)? };
+        bytes.iter().for_each(|&(at, byte)| map[at] = byte);
+        Ok(Self { map: Arc::new(map.into()) })
+    }
+
     /// Length of the mapping in bytes.
     pub(crate) fn len(&self) -> usize {
         self.map.len()
@@ -81,6 +91,16 @@ mod tests {
         assert!(Mapping::of_part(&file, 3..3).is_err());
         assert!(Mapping::new(&file, 11).is_err());
         assert!(Mapping::new(&file, 0).is_err());
+    }
+
+    #[test]
+    fn a_patch_does_not_reach_the_file() {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&[1, 2, 3], 0).unwrap();
+        let patched = Mapping::patched(&file, 3, &[(1, 9)]).unwrap();
+        assert_eq!(patched.bytes(0..3).unwrap(), [1, 9, 3]);
+        assert_eq!(Mapping::new(&file, 3).unwrap().bytes(0..3).unwrap(), [1, 2, 3]);
+        assert!(Mapping::patched(&file, 4, &[]).is_err());
     }
 
     #[test]

@@ -469,16 +469,22 @@ impl<'a> Filling<'a> {
         documents: Vec<Document>,
         tick: &mut Tick<'_>,
     ) -> Result<Vec<Put>> {
-        let ingest = self.target.ingest();
+        let (ingest, own) = (self.target.ingest(), self.target.view());
+        let kept =
+            |document: &Document| row_of_texts(&own, document)?.map(|row| stored_rows(&own, row)).transpose();
         if !self.keeps_embeddings {
-            let own = self.target.view();
-            let kept = |document: &Document| {
-                row_of_texts(&own, document)?.map(|row| stored_rows(&own, row)).transpose()
-            };
             let rows = documents.iter().map(kept).collect::<Result<_>>()?;
             return ingest.again(documents, rows, true, tick);
         }
-        let rows = rows.iter().map(|&row| stored_rows(view, row)).collect::<Result<_>>()?;
+        let of_lost = self.target.similarity.of_lost();
+        let rows_of = |(&row, document): (&Row, &Document)| {
+            let rows = stored_rows(view, row)?;
+            // A repair kept the document without its embedding, which the target may still have.
+            let is_lost = rows.iter().any(|row| row.embedding.iter().all(|x| *x == of_lost));
+            let kept = if is_lost { kept(document)? } else { None };
+            Ok(kept.unwrap_or(rows))
+        };
+        let rows = rows.iter().zip(&documents).map(rows_of).collect::<Result<_>>()?;
         ingest.keep_stored(documents, rows, false)
     }
 

@@ -238,13 +238,8 @@ fn finish(
         Progress { stage: Stage::Repair, done, total: None }.tell(on_progress, StoreError::Cancelled)
     };
     let encodes = bundle.model().has_encoder();
-    // A product of 0 with everything, or as far from everything as can be stored.
-    let nothing = match similarity {
-        Similarity::Manhattan => f16::MAX,
-        Similarity::Cosine | Similarity::DotProduct => f16::ZERO,
-    };
     let embedding_of = |own: Option<Vec<f16>>, document: &Document| match own {
-        None if !encodes || document.is_empty() => Some(vec![nothing; bundle.model().dim()]),
+        None if !encodes || document.is_empty() => Some(vec![similarity.of_lost(); bundle.model().dim()]),
         own => own,
     };
     let anew = Anew {

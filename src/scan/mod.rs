@@ -74,6 +74,15 @@ impl Similarity {
         self as u8
     }
 
+    /// Every number of an embedding that stands for a lost one: its product with everything is 0, or it is as
+    /// far from everything as can be stored.
+    pub(crate) fn of_lost(self) -> f16 {
+        match self {
+            Self::Manhattan => f16::MAX,
+            Self::Cosine | Self::DotProduct => f16::ZERO,
+        }
+    }
+
     /// Whether it is computed as a dot product.
     pub(crate) fn is_product(self) -> bool {
         matches!(self, Self::Cosine | Self::DotProduct)

@@ -187,6 +187,21 @@ pub(super) mod segment {
     /// The row of the next passage of each row's document, u32; its own for the last.
     pub const NEXT: u32 = 40;
 
+    /// The sections whose numbers lead to others: without one of them, no document can be read.
+    pub const STRUCTURE: [u32; 11] = [
+        IDS,
+        ID_ENDS,
+        ID_ORDER,
+        PAYLOAD_ENDS,
+        METADATA_ENDS,
+        CREATED_AT,
+        LEAVES,
+        LEAF_ENDS,
+        HEADS,
+        SPANS,
+        NEXT,
+    ];
+
     // All of these exist or none.
     /// The terms that occur, ascending, u32; for each the number of rows that contain it, u32, and the end of
     /// its postings, u64.

@@ -307,6 +307,7 @@ impl Repair {
             self.report.lost += live(entry);
             return Ok(());
         };
+        self.report.mended_bytes += segment.patched();
         segment.trust_all_but_terms(&unchecked, anew.lexer)?;
         let tombstones = undamaged(self.tombstones(entry, true))?;
         let is_dead = |row| tombstones.as_ref().is_some_and(|tombstones| tombstones.contains(row));

@@ -33,6 +33,8 @@ pub struct RepairReport {
     pub waiting_documents: u64,
     /// Number of damaged segments.
     pub damaged_segments: u64,
+    /// Bytes of these segments that were flipped, and were put right by the checksums of their pages.
+    pub mended_bytes: u64,
     /// Live documents now, without those that are only in the log.
     pub documents: u64,
     /// Documents of damaged segments that could be read.

@@ -148,7 +148,7 @@ fn a_repair_keeps_those_whose_embedding_is_damaged_and_says_so() {
     let vectors = vectors.next().unwrap();
     let mut bytes = fs::read(&vectors).unwrap();
     let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
+    bytes[middle..middle + 3].iter_mut().for_each(|byte| *byte ^= 1);
     fs::write(&vectors, bytes).unwrap();
     // All embeddings are on one page.
     let mut report = Index::repair(&path, &RepairOptions::default(), &mut no_progress).unwrap();

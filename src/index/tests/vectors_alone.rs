@@ -275,6 +275,41 @@ fn a_damaged_index_is_repaired_without_a_model() {
     assert_eq!(ids(&index, Question::Text("harbour 7"), &SearchRequest::default())[0], "d7");
 }
 
+/// Closes an index after three bytes of its embeddings have changed.
+fn damage_vectors(index: Index) {
+    let segments = index.serving().store.path().join(disk::names::SEGMENTS);
+    drop(index);
+    let files = fs::read_dir(&segments).unwrap().map(|entry| entry.unwrap().path());
+    let vectors =
+        files.into_iter().find(|path| path.extension().is_some_and(|own| own == "vectors")).unwrap();
+    let mut bytes = fs::read(&vectors).unwrap();
+    // The embeddings follow the header.
+    bytes[4_096 + 7..][..3].iter_mut().for_each(|byte| *byte ^= 1);
+    fs::remove_file(&vectors).unwrap();
+    fs::write(&vectors, bytes).unwrap();
+}
+
+#[cfg(feature = "train")]
+#[test]
+fn a_lost_embedding_comes_back_with_the_model_that_has_it() {
+    use crate::learn::TuneOptions;
+
+    let (dir, index) = made(400);
+    let options = TuneOptions { leaves: Some(8), passes: Some(2), always: true, ..TuneOptions::default() };
+    index.tune(&options).unwrap();
+    index.flush().unwrap();
+    let before = index.vectors(["d7", "d399"]).unwrap();
+    damage_vectors(index);
+    let path = dir.path().join("index");
+    let report = Index::repair(&path, &RepairOptions::default(), &mut no_progress).unwrap();
+    assert!(report.lost_embeddings > 0, "{report:?}");
+    let index = Index::open(&path).unwrap();
+    assert_ne!(index.vectors(["d7", "d399"]).unwrap(), before);
+    index.rollback().unwrap();
+    assert_eq!(index.vectors(["d7", "d399"]).unwrap(), before);
+    assert!(index.verify().unwrap().problems.is_empty());
+}
+
 #[test]
 fn a_document_is_kept_though_its_embedding_is_lost() {
     for similarity in [Similarity::Cosine, Similarity::Manhattan] {
@@ -284,15 +319,7 @@ fn a_document_is_kept_though_its_embedding_is_lost() {
         let index = builder.create(&path, &Bundle::for_vectors(DIM).unwrap()).unwrap();
         index.insert_vectors(embedded(20)).unwrap();
         index.flush().unwrap();
-        let segments = index.serving().store.path().join(disk::names::SEGMENTS);
-        drop(index);
-        let files = fs::read_dir(&segments).unwrap().map(|entry| entry.unwrap().path());
-        let vectors =
-            files.into_iter().find(|path| path.extension().is_some_and(|own| own == "vectors")).unwrap();
-        let mut bytes = fs::read(&vectors).unwrap();
-        // The embeddings follow the header.
-        bytes[4_096 + 7] ^= 1;
-        fs::write(&vectors, bytes).unwrap();
+        damage_vectors(index);
         let report = Index::repair(&path, &RepairOptions::default(), &mut no_progress).unwrap();
         assert_eq!((report.lost, report.lost_embeddings, report.recovered), (0, 20, 20), "{report:?}");
         assert_eq!((report.lost_embedding_ids.len(), report.recomputed), (20, 0));

@@ -10,6 +10,7 @@
 //! each file and a checksum of its end, so that a file copied in from elsewhere, or from another generation,
 //! is noticed.
 
+mod mend;
 mod read;
 mod salvage;
 mod write;

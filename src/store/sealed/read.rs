@@ -28,6 +28,8 @@ pub(in crate::store) struct SealedFile {
     body_bytes: u64,
     /// One bit for each page that was read and is intact.
     sound: Box<[AtomicU64]>,
+    /// Flipped bytes that were put right.
+    pub(in crate::store) patched: u64,
 }
 
 /// A file, and what the manifest says about it.
@@ -43,7 +45,7 @@ impl SealedFile {
     /// Opens a file that the manifest names, and checks everything except its pages.
     ///
     /// With `damaged`, the file can be read despite a damaged header, a damaged tail, damaged page checksums
-    /// or bytes after the end; pages are checked as always.
+    /// or bytes after the end, and flipped bits are put right; pages are checked as always.
     pub(in crate::store) fn open(
         folder: SealedFolder<'_>,
         name: SealedName,
@@ -55,11 +57,15 @@ impl SealedFile {
             true => contents.ends(),
             false => Err(contents.wrong_length(len)),
         };
-        match ends {
-            Ok((tail, sections)) => Self::new(contents, tail, sections),
-            Err(error @ StoreError::Corrupt { .. }) if damaged => Self::open_damaged(contents, error),
-            Err(error) => Err(error),
+        let mut opened = match ends {
+            Ok((tail, sections)) => Self::new(contents, tail, sections)?,
+            Err(error @ StoreError::Corrupt { .. }) if damaged => Self::open_damaged(contents, error)?,
+            Err(error) => return Err(error),
+        };
+        if damaged {
+            opened.mend()?;
         }
+        Ok(opened)
     }
 
     /// A file with a sound end, none of whose pages were read yet.
@@ -79,7 +85,7 @@ impl SealedFile {
         let words = tail.pages().div_ceil(64) as usize;
         let sound = (0..words).map(|_| AtomicU64::new(0)).collect();
         let name = contents.name.to_string();
-        Ok(Self { name, contents, mapping, sections: places, body_bytes: tail.body_bytes, sound })
+        Ok(Self { name, contents, mapping, sections: places, body_bytes: tail.body_bytes, sound, patched: 0 })
     }
 
     /// The name used in errors.
@@ -211,16 +217,34 @@ impl SealedFile {
 
     /// As [`Self::read_page`], after a change of the bytes that were read.
     pub(super) fn read_page_with(&self, page: u64, change: &mut dyn FnMut(&mut [u8])) -> Result<()> {
+        let read = self.unchecked_page(page)?;
+        let is_sound = read.is_some_and(|(mut bytes, checksum)| {
+            change(&mut bytes);
+            crc32fast::hash(&bytes) == checksum
+        });
+        if !is_sound {
+            return Err(self.corrupt(Damage::Checksum { what: "page", number: page }));
+        }
+        self.trust_page(page);
+        Ok(())
+    }
+
+    /// The bytes of a page in the file, and its checksum; `None` if the medium cannot return them.
+    pub(super) fn unchecked_page(&self, page: u64) -> Result<Option<(Vec<u8>, u32)>> {
         let start = page * PAGE_BYTES;
         let mut bytes = vec![0; PAGE_BYTES.min(self.body_bytes - start) as usize];
         let mut crc = [0; CRC_BYTES];
         let at = self.body_bytes + page * CRC_BYTES as u64;
         let whole = self.contents.read(&mut bytes, start)? && self.contents.read(&mut crc, at)?;
-        change(&mut bytes);
-        if !whole || crc32fast::hash(&bytes) != u32::from_le_bytes(crc) {
-            return Err(self.corrupt(Damage::Checksum { what: "page", number: page }));
-        }
-        self.trust_page(page);
+        Ok(whole.then(|| (bytes, u32::from_le_bytes(crc))))
+    }
+
+    /// Replaces bytes at these offsets in what is read from now on; the file stays as it is.
+    pub(super) fn patch(&mut self, bytes: &[(usize, u8)]) -> Result<()> {
+        let (file, len) = (self.contents.file.as_file(), self.contents.seal.len);
+        let patched = Mapping::patched(file, len, bytes);
+        self.mapping = patched.map_err(StoreError::io(&self.contents.path, Operation::Map))?;
+        self.patched = bytes.len() as u64;
         Ok(())
     }
 }

@@ -66,7 +66,7 @@ impl SealedFile {
     }
 
     /// The part of a section that is on a page.
-    fn overlap(&self, page: u64, name: u32) -> Range<u64> {
+    pub(super) fn overlap(&self, page: u64, name: u32) -> Range<u64> {
         let (section, start) = (self.section(name), page * PAGE_BYTES);
         section.start.max(start)..section.end.min(start + PAGE_BYTES)
     }

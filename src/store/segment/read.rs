@@ -195,6 +195,11 @@ impl Segment {
         Ok(Means::new(own, means, others, self.dim, rows))
     }
 
+    /// Flipped bytes that were put right.
+    pub(in crate::store) fn patched(&self) -> u64 {
+        self.documents.patched + self.vectors.as_ref().map_or(0, |vectors| vectors.patched)
+    }
+
     /// The range of rows that each mean applies to.
     pub(in crate::store) fn mean_rows(&self) -> Result<&[[u32; 2]]> {
         self.vectors.as_ref().map_or(Ok(&[]), |vectors| vectors.all(MEAN_ROWS))

@@ -183,7 +183,7 @@ fn rows_of_undamaged_pages_are_kept() {
     drop(store);
     let path = &files(dir.path(), "vectors")[0];
     let mut bytes = fs::read(path).unwrap();
-    bytes[5000] ^= 1;
+    bytes[5000..5003].iter_mut().for_each(|byte| *byte ^= 1);
     fs::write(path, bytes).unwrap();
     let repair = Repair::begin_on(StoreOptions::default().backend(), dir.path(), StoreOptions::default());
     let anew = Anew { compute: &mut compute, encodes: true, lexer: Some(&terms::WordLexer) };

@@ -77,10 +77,17 @@ pub(super) fn files(dir: &Path, ending: &str) -> Vec<PathBuf> {
     files
 }
 
+/// Changes three bytes: more than their checksum could put right.
 fn flip(path: &Path, at: impl Fn(usize) -> usize) {
+    change(path, |bytes| {
+        let place = at(bytes.len());
+        bytes[place..].iter_mut().take(3).for_each(|byte| *byte ^= 16);
+    });
+}
+
+fn change(path: &Path, change: impl Fn(&mut Vec<u8>)) {
     let mut bytes = fs::read(path).unwrap();
-    let place = at(bytes.len());
-    bytes[place] ^= 16;
+    change(&mut bytes);
     // Not in place: the file may be shared with its copy in `damaged`.
     fs::remove_file(path).unwrap();
     fs::write(path, bytes).unwrap();
@@ -231,6 +238,41 @@ fn only_the_documents_of_a_damaged_page_are_lost() {
     let store = open(dir.path()).unwrap();
     assert_eq!(store.read().live() as u64, report.documents);
     assert!(store.verify().unwrap().is_sound());
+}
+
+#[test]
+fn a_flipped_bit_loses_nothing() {
+    for ending in ["documents", "vectors", "dead"] {
+        let (dir, _) = index();
+        let pages = fs::metadata(&files(dir.path(), ending)[0]).unwrap().len().div_ceil(1 << 16) as usize;
+        for page in 0..pages {
+            let (dir, model) = index();
+            change(&files(dir.path(), ending)[0], |bytes| {
+                let within = bytes.len().min((page + 1) << 16) - (page << 16);
+                bytes[(page << 16) + within / 2] ^= 1;
+            });
+            let report = repair(dir.path(), Undecided::Refuse).unwrap();
+            assert_eq!((report.damaged_segments, report.lost), (1, 0), "{ending}, {page}: {report:?}");
+            assert_eq!(report.recomputed, 0, "{ending}, {page}: {report:?}");
+            assert_holds(dir.path(), &model);
+        }
+    }
+}
+
+#[test]
+fn a_flipped_byte_among_ids_and_ends_loses_nothing() {
+    for after in [0, 5, 700, 1500, 2000] {
+        let (dir, model) = index();
+        change(&files(dir.path(), "documents")[0], |bytes| {
+            // Two ids in a row.
+            let is_of_ids = |own: &[u8]| own.starts_with(b"id") && own.ends_with(b"id");
+            let ids = bytes.windows(7).position(is_of_ids).unwrap();
+            bytes[ids + after] ^= 0xff;
+        });
+        let report = repair(dir.path(), Undecided::Refuse).unwrap();
+        assert_eq!((report.lost, report.mended_bytes), (0, 1), "{after}: {report:?}");
+        assert_holds(dir.path(), &model);
+    }
 }
 
 #[test]
