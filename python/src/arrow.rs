@@ -42,7 +42,7 @@ fn write(table: &Bound<'_, PyAny>, writer: &mut Option<StreamWriter<Vec<u8>>>) -
     let reader = unsafe { RecordBatchStreamReader::from_raw(stream.as_ptr()) };
     // Of a column, too, there is a stream.
     let expected =
-        "a table, with a column for each field; one column goes with others, as in add(ids, texts),";
+        "a table, with a column for each field; one column goes with others, as in add(ids, texts);";
     let reader = reader.map_err(|_| wrong_type("documents", expected, table))?;
     let writer = match writer {
         Some(writer) => writer,

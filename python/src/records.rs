@@ -253,13 +253,11 @@ fn bad_id(record: &mut Map<String, Value>) -> Option<(String, String)> {
     }
     let (Some((_, underlined)), Some((name, plain))) = (underlined, plain) else { return None };
     let as_text = |id: &Value| id.as_str().map_or_else(|| id.to_string(), str::to_owned);
-    let name = name.clone();
     if as_text(underlined) == as_text(plain) {
+        let name = name.clone();
         record.remove(&name);
-        return None;
     }
-    let error = format!("`_id` is {underlined} and `{name}` is {plain}; leave one out, or rename it");
-    Some((name, error))
+    None
 }
 
 /// What a record of fields without names of its own lacks.

@@ -133,6 +133,6 @@ def test_an_id_is_a_string_or_a_whole_number_in_every_call(small, id):
 def test_two_ids_of_one_record(small):
     rows = [{"_id": "8", "id": 8, "text": "tea"}, {"_id": "x", "id": "y", "text": "tea"}]
     summary = small.add(rows)
-    assert summary["statuses"] == ["inserted", "refused"] and small["8"]["metadata"] is None
-    assert summary["refused"][0]["error"] == '`_id` is "x" and `id` is "y"; leave one out, or rename it'
-    assert small.delete(8) == 1
+    assert summary["statuses"] == ["inserted", "inserted"] and small["8"]["metadata"] is None
+    assert small["x"]["metadata"] == {"id": "y"}
+    assert small.delete(["8", "x"]) == 2

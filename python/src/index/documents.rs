@@ -28,12 +28,12 @@ impl Index {
     /// dictionaries: a list, a generator, a dataset of Hugging Face. A document with a stored id replaces the
     /// stored one.
     ///
-    /// Fields have the names and meaning that `ehi insert` gives those of a file: `id` or `_id`, a string
-    /// or a whole number, which is refused if both are there and differ, `text` and `title`; all others,
-    /// and the members of a dictionary `metadata`, are the metadata. `None`, NaN, NaT and `pandas.NA` are
-    /// no value, and the field is left out; `None` within `metadata` is null. Dates and times become text,
-    /// those with a zone in UTC, and decimals numbers if no digit is lost. Infinite numbers are left out
-    /// with a `UserWarning`.
+    /// Fields have the names and meaning that `ehi insert` gives those of a file: `_id` or, without one,
+    /// `id`, a string or a whole number, `text` and `title`; all others, and the members of a dictionary
+    /// `metadata`, are the metadata. `None`, NaN, NaT and `pandas.NA` are no value, and the field is left
+    /// out; `None` within `metadata` is null. Dates and times become text, those with a zone in UTC, and
+    /// decimals numbers if no digit is lost. Infinite numbers are left out with a `UserWarning`. All rows are
+    /// read before the first is stored; give very many in parts.
     ///
     /// Returns the outcome as a dictionary. Documents that cannot be stored, such as one without text or with
     /// metadata that JSON does not have, are left out and listed under `refused`, with their `position` from

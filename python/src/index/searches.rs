@@ -24,8 +24,8 @@ impl Index {
     ///
     /// Returns a `SearchResult` for one question and a list of them for several. The reach in the tree is set
     /// by `beam` (leaves), `recall` (share of exact search's hits, 0.95 by default) or `exact`. `mode` is
-    /// best (the default: words count if judged questions have shown that they help, and for a question with
-    /// operators), dense, lexical or hybrid; `alpha` and `rrf` combine both scores of hybrid. In all modes
+    /// best (the default: hybrid, or dense for embeddings and once `fuse` has found that words do not help),
+    /// dense, lexical or hybrid; `alpha` and `rrf` combine both scores of hybrid. In all modes
     /// except dense a hit must contain `+word` and `"a phrase"`, and must not contain `-word`; the result's
     /// `signs` show the interpretation. `filter` is a dictionary in MongoDB's form. A `reranker` reorders the
     /// best `rerank_depth` hits. `no_memory` leaves judgments out. `unlogged` keeps the question out of the

@@ -48,8 +48,10 @@ pub(in crate::model) fn reranker(dir: &Path) -> Result<DenseActivation, ModelErr
     let no = |why: String| Err(ModelError::OtherPurpose { path: dir.to_owned(), wanted: "reranker", why });
     if !purpose.is_reranker {
         if files::is_there(&dir.join(MODULES_FILE)) {
-            return no("its modules.json, without `model_type` CrossEncoder next to it, makes it an encoder"
-                .to_owned());
+            return no(
+                "it has a modules.json, and its config has no `model_type` CrossEncoder: it is an encoder"
+                    .to_owned(),
+            );
         }
         let found = purpose.class.as_deref().unwrap_or("an encoder");
         return no(format!("`{}` is not a classifier of pairs of texts", shortened(found)));
