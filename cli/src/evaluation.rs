@@ -53,14 +53,12 @@ pub fn write_evaluation(out: &mut dyn Write, report: &EvalReport, metrics: &[Met
     // Without an encoder there are only modes.
     if !report.points.is_empty() {
         table.head(&title("beam"))?;
-    }
-    for point in &report.points {
-        table.row(
-            &row(&point.beam, point.visited_fraction, &percent(point.work_fraction)),
-            Some(&point.quality),
-        )?;
-    }
-    if !report.points.is_empty() {
+        for point in &report.points {
+            table.row(
+                &row(&point.beam, point.visited_fraction, &percent(point.work_fraction)),
+                Some(&point.quality),
+            )?;
+        }
         table.row(&row(&"exact", 1.0, ""), Some(&report.exact))?;
     }
     if !report.modes.is_empty() {

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use super::files::MANIFEST_FILE;
 use crate::input::InputError;
-
 use crate::progress::Cancelled;
 
 /// An error of the encoder, the indexer or the bundle that holds them.

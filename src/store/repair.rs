@@ -302,13 +302,12 @@ impl Repair {
         salvaged: &mut Salvaged,
     ) -> Result<(), E> {
         let config = self.manifest.config.clone();
-        let [segment, unchecked] = [self.open(entry, true), self.open(entry, true)].map(undamaged);
-        let (Some(segment), Some(unchecked)) = (segment?, unchecked?) else {
+        let Some(segment) = undamaged(self.open(entry, true))? else {
             self.report.lost += live(entry);
             return Ok(());
         };
         self.report.mended_bytes += segment.patched();
-        segment.trust_all_but_terms(&unchecked, anew.lexer)?;
+        segment.trust_all_but_terms(|| self.open(entry, true), anew.lexer)?;
         let tombstones = undamaged(self.tombstones(entry, true))?;
         let is_dead = |row| tombstones.as_ref().is_some_and(|tombstones| tombstones.contains(row));
         let mut found = Vec::new();

@@ -19,6 +19,17 @@ impl Vectors {
         own
     }
 
+    /// An index with an encoder, and a document with a vector, which is the other value.
+    fn with_encoder() -> (Self, Vec<f32>) {
+        let own = Vectors(tempfile::tempdir().unwrap());
+        let (index, model) = (own.path("index"), bundle(Shape::of_height(1)));
+        ehi(["create", "--index", &index, "--model", text(model.path())]).ok();
+        let vector: Vec<f32> = (0..128).map(|n| if n == 7 { 1.0 } else { 0.0 }).collect();
+        let lines = [json!({ "_id": "given", "text": "gene of a virus", "v": vector })];
+        own.run("insert", &["--vector", "v", &own.file("given.jsonl", &lines)]).ok();
+        (own, vector)
+    }
+
     fn path(&self, name: &str) -> String {
         text(&self.0.path().join(name)).to_owned()
     }
@@ -165,12 +176,7 @@ fn judgments_teach_nothing_and_say_nothing_of_it() {
 
 #[test]
 fn an_index_with_an_encoder_takes_vectors_where_they_are_named() {
-    let own = Vectors(tempfile::tempdir().unwrap());
-    let (index, model) = (own.path("index"), bundle(Shape::of_height(1)));
-    ehi(["create", "--index", &index, "--model", text(model.path())]).ok();
-    let vector: Vec<f32> = (0..128).map(|n| if n == 7 { 1.0 } else { 0.0 }).collect();
-    let lines = [json!({ "_id": "given", "text": "gene of a virus", "v": vector })];
-    own.run("insert", &["--vector", "v", &own.file("given.jsonl", &lines)]).ok();
+    let (own, vector) = Vectors::with_encoder();
     let question = own.file("question.json", &[json!(vector)]);
     let found = own.run("search", &["--json", "--vector", &question]).json();
     assert!(found["hits"][0]["score"].as_f64().unwrap() > 0.99, "{found}");
@@ -212,12 +218,7 @@ fn documents_need_no_text_and_an_export_makes_the_same_index() {
 
 #[test]
 fn an_export_says_that_given_vectors_are_left_out() {
-    let own = Vectors(tempfile::tempdir().unwrap());
-    let (index, model) = (own.path("index"), bundle(Shape::of_height(1)));
-    ehi(["create", "--index", &index, "--model", text(model.path())]).ok();
-    let vector: Vec<f32> = (0..128).map(|n| if n == 7 { 1.0 } else { 0.0 }).collect();
-    let lines = [json!({ "_id": "given", "text": "gene of a virus", "v": vector })];
-    own.run("insert", &["--vector", "v", &own.file("given.jsonl", &lines)]).ok();
+    let (own, _) = Vectors::with_encoder();
     let said = own.run("export", &[]);
     assert!(said.err.contains("were given") && said.err.contains("ehi snapshot"), "{}", said.err);
 }

@@ -69,9 +69,9 @@ pub fn leaves(site: &Site, anew: bool) -> Result<Reply, Refusal> {
 fn read(index: &Index) -> Result<Reading, ehi::Error> {
     let stats = index.stats()?;
     // Questions have no leaf where nothing encodes them.
-    let queries = match index.bundle().model().encoder() {
-        Ok(_) => index.asked(MOST_QUESTIONS)?,
-        Err(_) => Vec::new(),
+    let queries = match index.bundle().model().has_encoder() {
+        true => index.asked(MOST_QUESTIONS)?,
+        false => Vec::new(),
     };
     let questions = queries.len();
     let summaries = index.leaves(&LeafOptions { queries, ..LeafOptions::default() })?;

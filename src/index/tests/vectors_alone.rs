@@ -29,6 +29,12 @@ fn made(documents: usize) -> (tempfile::TempDir, Index) {
     (dir, index)
 }
 
+/// A tree with so many leaves, taken in any case.
+#[cfg(feature = "train")]
+fn into(leaves: u32) -> crate::learn::TuneOptions {
+    crate::learn::TuneOptions { leaves: Some(leaves), passes: Some(2), always: true, ..Default::default() }
+}
+
 fn ids(index: &Index, question: Question<'_>, request: &SearchRequest) -> Vec<String> {
     let result = index.search_with(question, request).unwrap();
     result.hits.iter().map(|hit| hit.id.clone()).collect()
@@ -147,9 +153,7 @@ fn a_tree_is_made_of_the_vectors_alone_and_undone() {
     let exact = nearest(&index);
     let asked = TuneOptions { questions: vec!["a text".to_owned()], ..TuneOptions::default() };
     assert!(matches!(index.tune(&asked), Err(Error::Input(InputError::NoEncoder))));
-    let tuned =
-        index.tune(&TuneOptions { leaves: Some(8), passes: Some(2), always: true, ..TuneOptions::default() });
-    assert_eq!(tuned.unwrap().leaves, 8);
+    assert_eq!(index.tune(&into(8)).unwrap().leaves, 8);
     assert!(index.bundle().has_tree());
     assert_eq!(nearest(&index), exact);
     index.calibrate(&[]).unwrap();
@@ -200,13 +204,7 @@ fn an_existing_index_is_opened_by_its_width() {
     let (dir, index) = made(400);
     #[cfg(feature = "train")]
     {
-        let options = crate::learn::TuneOptions {
-            leaves: Some(8),
-            passes: Some(2),
-            always: true,
-            ..Default::default()
-        };
-        index.tune(&options).unwrap();
+        index.tune(&into(8)).unwrap();
     }
     drop(index);
     let open = |dim| Index::open_or_create(dir.path().join("index"), &Bundle::for_vectors(dim).unwrap());
@@ -245,13 +243,7 @@ fn a_vector_of_zeros_is_like_any_other_unless_angles_are_compared() {
         }
         #[cfg(feature = "train")]
         {
-            let options = crate::learn::TuneOptions {
-                leaves: Some(4),
-                passes: Some(2),
-                always: true,
-                ..Default::default()
-            };
-            index.tune(&options).unwrap();
+            index.tune(&into(4)).unwrap();
             index.calibrate(&[]).unwrap();
         }
         index.compact().unwrap();
@@ -292,11 +284,8 @@ fn damage_vectors(index: Index) {
 #[cfg(feature = "train")]
 #[test]
 fn a_lost_embedding_comes_back_with_the_model_that_has_it() {
-    use crate::learn::TuneOptions;
-
     let (dir, index) = made(400);
-    let options = TuneOptions { leaves: Some(8), passes: Some(2), always: true, ..TuneOptions::default() };
-    index.tune(&options).unwrap();
+    index.tune(&into(8)).unwrap();
     index.flush().unwrap();
     let before = index.vectors(["d7", "d399"]).unwrap();
     damage_vectors(index);

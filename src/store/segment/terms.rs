@@ -98,17 +98,18 @@ impl Segment {
     }
 
     /// For a repair: trusts pages on which nothing but lists of terms and of metadata is damaged. They follow
-    /// from the documents: with those of the documents as they are, such a page has its checksum. `unchecked`
-    /// is another handle of the same segment, whose bytes are not checked any more.
+    /// from the documents: with those of the documents as they are, such a page has its checksum. `again`
+    /// opens the segment anew, if there are such pages, to be read unchecked.
     pub(in crate::store) fn trust_all_but_terms(
         &self,
-        unchecked: &Self,
+        again: impl FnOnce() -> Result<Self>,
         lexer: Option<&dyn Lexer>,
     ) -> Result<()> {
         let pages = self.documents.damaged_at_border(TERMS)?;
         if pages.is_empty() {
             return Ok(());
         }
+        let unchecked = &again()?;
         unchecked.documents.trust_all();
         let mut sections = BTreeMap::<u32, Vec<u8>>::new();
         let members: Vec<Member> = (0..self.rows()).map(|row| Member { source: 0, row }).collect();
