@@ -15,8 +15,8 @@ const NO_HUB: &str = " (this build fetches no model by its name: `cargo install 
 /// Settings of an encoder in place of those of its folder.
 #[derive(clap::Args)]
 pub struct EncoderArgs {
-    /// Keep the first N dimensions of embeddings, for encoders that were trained for it (Matryoshka). In `ehi
-    /// create` without a model: the dimensions of the vectors that documents come with
+    /// Keep the first N dimensions of embeddings, for encoders that were trained for it (Matryoshka). Without
+    /// a model, in `ehi create` and `ehi repair`: the dimensions of the vectors that documents come with
     #[arg(long, value_name = "N")]
     dim: Option<usize>,
     /// Put this before each query, in place of what the encoder's folder or its card says; may be empty
@@ -28,6 +28,10 @@ pub struct EncoderArgs {
 }
 
 impl EncoderArgs {
+    pub fn is_given(&self) -> bool {
+        self.dim.is_some() || self.query_prompt.is_some() || self.document_prompt.is_some()
+    }
+
     pub fn settings(&self) -> EncoderSettings {
         let mut settings = EncoderSettings::new();
         settings.dim = self.dim;

@@ -18,7 +18,8 @@ use crate::text::{counted, escaped};
 pub struct Args {
     #[command(flatten)]
     write: WriteArgs,
-    /// The bundle or encoder that the index was made with, where its own copy is damaged
+    /// The bundle or encoder that the index was made with, if its own copy is damaged; without an encoder,
+    /// give --dim
     #[arg(long, value_name = "MODEL")]
     model: Option<PathBuf>,
     #[command(flatten)]
@@ -32,7 +33,11 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let bundle = args.model.as_deref().map(|model| models::open(model, &args.encoder)).transpose()?;
+    let bundle = match &args.model {
+        Some(model) => Some(models::open(model, &args.encoder)?),
+        None if args.encoder.is_given() => Some(models::for_vectors(&args.encoder)?),
+        None => None,
+    };
     let undecided = args.undecided.unwrap_or_default();
     let WriteArgs { report: ReportArgs { index, json }, wait } = &args.write;
     let repaired = long::run("the documents are as before", |on_progress| {
@@ -54,8 +59,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         if args.forget { write_forgotten(out, &report) } else { Ok(()) }
     })?;
     let of_documents = report.lost + report.lost_embeddings + report.lost_commits;
-    match of_documents + report.lost_judgments + report.lost_judgment_commits {
-        0 if !report.judgments_set_aside && !dropped => Ok(()),
+    let of_others = report.lost_judgments + report.lost_judgment_commits + report.lost_previous_embeddings;
+    let is_gone = report.judgments_set_aside || report.previous_model_set_aside || report.tree_lost;
+    match of_documents + of_others {
+        0 if !is_gone && !dropped => Ok(()),
         _ => {
             let verdict = "repaired, but something is lost".to_owned();
             Err(Failure::Checked { index: index.clone(), verdict, status: WARNED })
@@ -81,6 +88,12 @@ fn write_text(
         ("LOST: ", report.lost_commits, "group", "of documents in the log cannot be read; insert them again"),
         ("LOST: ", report.lost_judgments, "judgment", "cannot be read"),
         ("LOST: ", report.lost_judgment_commits, "group", "of judgments in their log cannot be read"),
+        (
+            "LOST: ",
+            report.lost_previous_embeddings,
+            "embedding",
+            "of the model before the last change cannot be read; `ehi rollback` names the documents",
+        ),
         ("LOST: ", dropped, "document", "dropped, though only some had been deleted"),
         ("", report.undecided_judgments, "judgment", "may have been forgotten before"),
         ("", report.waiting_judgments, "judgment", "wait in their log; `ehi recover` brings them back"),
@@ -95,7 +108,16 @@ fn write_text(
             "LOST: the judgments cannot be read, how many is not known; all are set aside",
         ),
         (report.current_restored, "CURRENT was damaged and was made again"),
-        (report.previous_model_set_aside, "the model before the last change was damaged and is set aside"),
+        (report.tree_lost, "LOST: the tree, which cannot be read; `ehi tune` or a training makes a new one"),
+        (
+            report.previous_model_set_aside,
+            "LOST: the model before the last change, which was damaged and is set aside; `ehi rollback` cannot \
+             return to it",
+        ),
+        (
+            report.previous_model_repaired,
+            "the model before the last change was damaged; what could be read of it is kept",
+        ),
         (report.manifest_restored, "MANIFEST was damaged and was restored from its copy"),
         (report.model_restored, "the model was damaged and was restored"),
         (
@@ -121,6 +143,10 @@ fn write_text(
             report.recomputed,
             report.lost
         )?;
+    }
+    if report.embeddings_of_previous > 0 {
+        let taken = counted(report.embeddings_of_previous, "embedding");
+        writeln!(out, "{taken} taken from the model before the last change")?;
     }
     report.lost_ids.iter().try_for_each(|id| writeln!(out, "lost: {}", escaped(id)))?;
     let mut without = report.lost_embedding_ids.iter();

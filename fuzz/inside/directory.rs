@@ -142,7 +142,12 @@ fn repair(dir: &Path, options: StoreOptions) -> Result<()> {
     Repair::begin_on(options.backend(), dir, options)?
         .run(
             Undecided::Keep,
-            Anew { compute: &mut compute, encodes: true, lexer: Some(&terms::WordLexer) },
+            Anew {
+                compute: &mut compute,
+                encodes: true,
+                elsewhere: &mut |_| None,
+                lexer: Some(&terms::WordLexer),
+            },
             &mut || Ok(()),
         )
         .map(drop)

@@ -476,15 +476,7 @@ impl<'a> Filling<'a> {
             let rows = documents.iter().map(kept).collect::<Result<_>>()?;
             return ingest.again(documents, rows, true, tick);
         }
-        let of_lost = self.target.similarity.of_lost();
-        let rows_of = |(&row, document): (&Row, &Document)| {
-            let rows = stored_rows(view, row)?;
-            // A repair kept the document without its embedding, which the target may still have.
-            let is_lost = rows.iter().any(|row| row.embedding.iter().all(|x| *x == of_lost));
-            let kept = if is_lost { kept(document)? } else { None };
-            Ok(kept.unwrap_or(rows))
-        };
-        let rows = rows.iter().zip(&documents).map(rows_of).collect::<Result<_>>()?;
+        let rows = rows.iter().map(|row| stored_rows(view, *row)).collect::<Result<_>>()?;
         ingest.keep_stored(documents, rows, false)
     }
 
@@ -531,7 +523,7 @@ impl<'a> Filling<'a> {
 }
 
 /// The row of a view that has the title and text of a document, and so an embedding for it.
-fn row_of_texts(view: &View, document: &Document) -> Result<Option<Row>> {
+pub(super) fn row_of_texts(view: &View, document: &Document) -> Result<Option<Row>> {
     let Some(row) = view.row_of(&document.id)? else { return Ok(None) };
     let own = view.document(row)?;
     let is_same = own.title == document.title && own.text == document.text && own.outline == document.outline;

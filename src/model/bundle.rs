@@ -189,6 +189,14 @@ impl Bundle {
         self.manifest.encoder_digest()
     }
 
+    /// Whether it has the encoder of the damaged model in `dir`, by the list of files there, which must be
+    /// that of the model `of`; `None` without such a list.
+    pub(crate) fn has_encoder_listed_in(&self, dir: &Path, of: ModelHash) -> Option<bool> {
+        let listed = read_manifest(&dir.join(MANIFEST_FILE)).ok().filter(|listed| listed.hash() == of)?;
+        let encoder = |own: &BundleManifest| (own.has_encoder, own.dim, own.encoder_digest());
+        Some(encoder(&listed) == encoder(&self.manifest))
+    }
+
     /// Whether it has a tree. Without one, every search is exact: all documents lie in one leaf.
     pub fn has_tree(&self) -> bool {
         self.model.indexer.has_tree()

@@ -50,6 +50,11 @@ pub(super) fn encoder_file(dir: &Path) -> &'static str {
     ENCODER_FILES.into_iter().find(|name| dir.join(name).exists()).unwrap_or(ENCODER_FILE)
 }
 
+/// Whether a directory has any file of an encoder.
+pub(crate) fn has_encoder_files(dir: &Path) -> bool {
+    ENCODER_FILES.into_iter().chain(TOKENIZER_FILES).any(|name| dir.join(name).exists())
+}
+
 /// Path of the tokenizer in a directory, whether or not it exists.
 pub(super) fn tokenizer_file(dir: &Path) -> &'static str {
     TOKENIZER_FILES.into_iter().find(|name| dir.join(name).exists()).unwrap_or(TOKENIZER_FILE)

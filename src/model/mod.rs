@@ -64,7 +64,7 @@ pub use crate::tree::{MAX_HEIGHT, MAX_LEAVES, TreeShape, TreeShapeError};
 pub use {query_encoder::fuzz_query_encoder, tokenize::fuzz_tokenizer};
 
 pub(crate) use bundle::{remove_bundle, unused_files};
-pub(crate) use files::{CARD_FILE, REPORT_FILE};
+pub(crate) use files::{CARD_FILE, REPORT_FILE, has_encoder_files};
 #[cfg(feature = "cuda")]
 pub(crate) use gpu::AdamWStep;
 pub(crate) use indexer::RoutingSample;

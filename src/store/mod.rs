@@ -95,7 +95,7 @@ pub(crate) use layout::FORMAT_VERSION;
 pub(crate) use lock::DirectoryLock;
 pub use notice::{Entries, Notice};
 pub use repair::Undecided;
-pub(crate) use repair::{Anew, Repair};
+pub(crate) use repair::{Anew, Readable, Repair};
 pub use repair_report::RepairReport;
 pub(crate) use seal::Tick;
 pub use stats::{EncodedBy, LeafSize, StoreBytes, StoreStats};

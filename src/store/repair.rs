@@ -54,7 +54,7 @@ pub enum Undecided {
 }
 
 /// The embedding of a document, `[dim]` f16, if it is readable and the document has no passages.
-type Readable = Option<Vec<f16>>;
+pub(crate) type Readable = Option<Vec<f16>>;
 
 /// Encodes and routes documents again; documents with a readable embedding are only routed, and those without
 /// a text or an encoder get one that is similar to nothing.
@@ -65,6 +65,8 @@ pub(crate) struct Anew<'a, E> {
     pub(crate) compute: Compute<'a, E>,
     /// Whether it can encode texts.
     pub(crate) encodes: bool,
+    /// The embedding of a document with this title and text in another store.
+    pub(crate) elsewhere: &'a mut dyn FnMut(&Document) -> Readable,
     /// Needed if rows have posting lists of terms.
     pub(crate) lexer: Option<&'a dyn Lexer>,
 }
@@ -170,16 +172,6 @@ impl Repair {
         header::text_of(self.manifest.store_id)
     }
 
-    /// Whether every byte of the segments and of the dead rows is intact.
-    pub(crate) fn is_sound(&self) -> Result<bool> {
-        for entry in &self.manifest.segments {
-            if undamaged(self.open_sound(entry))?.is_none() {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
     /// Sets the files of segments aside and publishes a manifest without them.
     fn leave_out(&mut self, damaged: &[SegmentEntry], manifest: &Manifest) -> Result<()> {
         let files = || damaged.iter().flat_map(SegmentEntry::files).map(|name| name.to_string());
@@ -207,7 +199,7 @@ impl Repair {
         anew: Anew<'_, E>,
         tick: &mut dyn FnMut() -> Result<()>,
     ) -> Result<RepairReport, E> {
-        let Anew { compute, encodes, lexer } = anew;
+        let Anew { compute, encodes, elsewhere, lexer } = anew;
         self.mend_log()?;
         // An unusable copy would not help the next repair.
         self.manifest.renew_copy(&*self.backend, &self.dir);
@@ -238,7 +230,8 @@ impl Repair {
         let mut salvaged = Salvaged::default();
         // Of an id in several segments, which only damage can cause, the newest.
         for entry in damaged.iter().rev() {
-            self.salvage(entry, &sound, undecided, &mut Anew { compute, encodes, lexer }, &mut salvaged)?;
+            let mut anew = Anew { compute, encodes, elsewhere, lexer };
+            self.salvage(entry, &sound, undecided, &mut anew, &mut salvaged)?;
         }
         let Salvaged { whole, again, ids } = salvaged;
         self.report.recovered = ids.len() as u64;
@@ -336,8 +329,13 @@ impl Repair {
             for &ReadableDocument { head, .. } in group {
                 let document = segment.document(head)?;
                 let own = if has_passages { None } else { undamaged(segment.embedding(head))? };
-                let own = own.filter(|own| own.iter().all(|x| x.is_finite())).map(<[f16]>::to_vec);
-                if own.is_none() && (document.is_empty() || !anew.encodes) {
+                let mut own = own.filter(|own| own.iter().all(|x| x.is_finite())).map(<[f16]>::to_vec);
+                let is_lost = own.is_none() && (document.is_empty() || !anew.encodes);
+                if is_lost {
+                    own = (anew.elsewhere)(&document);
+                    self.report.embeddings_of_previous += u64::from(own.is_some());
+                }
+                if is_lost && own.is_none() {
                     self.report.lost_embeddings += 1;
                     note_id(&mut self.report.lost_embedding_ids, Some(&document.id));
                 } else {

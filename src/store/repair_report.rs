@@ -13,12 +13,19 @@ use crate::serialize::lossy_paths;
 pub struct RepairReport {
     /// Whether `CURRENT` was damaged or missing, and was recreated.
     pub current_restored: bool,
-    /// Whether the previous model was damaged, and was set aside.
+    /// Whether the previous model was damaged, and what could be read of it is kept.
+    pub previous_model_repaired: bool,
+    /// Whether the previous model was damaged beyond repair, and was set aside: there is no rollback to it.
     pub previous_model_set_aside: bool,
+    /// Documents whose embedding in the previous model is lost for good: it has no encoder, and the present
+    /// model other embeddings.
+    pub lost_previous_embeddings: u64,
     /// Whether the manifest was damaged, and was restored from its copy.
     pub manifest_restored: bool,
     /// Whether the model was damaged, and was replaced by the given bundle.
     pub model_restored: bool,
+    /// Whether the model's tree is lost, and the index now has another one or none.
+    pub tree_lost: bool,
     /// Whether the query encoder was damaged, and was removed.
     pub query_encoder_removed: bool,
     /// Whether the log was damaged, and now has only the whole commits.
@@ -41,6 +48,8 @@ pub struct RepairReport {
     pub recovered: u64,
     /// How many of them had their embedding or leaves recomputed.
     pub recomputed: u64,
+    /// How many of them have their embedding from the previous model.
+    pub embeddings_of_previous: u64,
     /// Documents that could not be read.
     pub lost: u64,
     /// The ids of those documents, if readable; at most the first 100.
@@ -95,6 +104,7 @@ impl RepairReport {
     /// Whether there was nothing to do.
     pub fn was_sound(&self) -> bool {
         !self.current_restored
+            && !self.previous_model_repaired
             && !self.previous_model_set_aside
             && !self.manifest_restored
             && !self.model_restored

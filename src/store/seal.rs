@@ -10,7 +10,7 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use super::{
-    Result, Store, StoreError, Writer,
+    Result, Store, StoreConfig, StoreError, Writer,
     error::Operation,
     files,
     layout::names,
@@ -23,6 +23,7 @@ use super::{
     tombstones::TombstoneFile,
     version::Version,
 };
+use crate::ids::ModelHash;
 
 /// A segment is merged with the following ones once those have more than half as many documents.
 const MERGE_RATIO: u32 = 2;
@@ -34,8 +35,8 @@ const DEAD_SHARE: u32 = 4;
 struct Rewrite<'a> {
     /// Recomputes their leaves.
     route: Option<Route<'a>>,
-    /// Adds posting lists of terms, which the index has from then on.
-    terms: u8,
+    /// The configuration that the index has from then on, if another one.
+    config: Option<&'a StoreConfig>,
 }
 
 /// Called after each document; an error ends the call.
@@ -103,6 +104,26 @@ impl Store {
         self.rewrite_all("rebuild_postings", &mut *self.lock_writer()?, rewrite, tick)
     }
 
+    /// As [`Self::rebuild_postings`], with the leaves of another model with the same encoder, to which the
+    /// store belongs from then on. Ends the handle, which has the old configuration.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::rebuild_postings`].
+    pub fn replace_tree(
+        self,
+        model_hash: ModelHash,
+        (branching_factor, height): (u32, u32),
+        route: Route<'_>,
+        tick: Tick<'_>,
+    ) -> Result<()> {
+        let mut writer = self.lock_writer()?;
+        let own = writer.manifest.config.clone();
+        let config = StoreConfig { model_hash, branching_factor, height, ..own };
+        let rewrite = Rewrite { route: Some(route), config: Some(&config) };
+        self.rewrite_all("replace_tree", &mut writer, rewrite, tick)
+    }
+
     /// Rewrites the documents of all parts.
     fn rewrite_all(
         &self,
@@ -128,7 +149,8 @@ impl Store {
         if self.lexer_of(terms).is_none() || ![0, terms].contains(&self.terms()) {
             return Err(StoreError::no_lexer());
         }
-        let rewrite = Rewrite { terms, ..Rewrite::default() };
+        let config = StoreConfig { terms, ..writer.manifest.config.clone() };
+        let rewrite = Rewrite { config: Some(&config), ..Rewrite::default() };
         self.rewrite_all("make_lexical", &mut writer, rewrite, tick)?;
         self.terms.store(terms, Ordering::Release);
         Ok(())
@@ -192,8 +214,8 @@ impl Store {
             segments: Vec::new(),
             ..writer.manifest.clone()
         };
-        if rewrite.terms != 0 {
-            manifest.config.terms = rewrite.terms;
+        if let Some(config) = rewrite.config {
+            manifest.config = config.clone();
         }
         let built = self.build(state, merged, &manifest, rewrite, tick)?;
         let mut parts = Vec::new();
@@ -234,7 +256,7 @@ impl Store {
         let chosen: Vec<&VersionPart> =
             state.parts.iter().zip(merged).filter(|(_, merged)| **merged).map(|(part, _)| part).collect();
         let rerouted = rewrite.route.map(|route| {
-            let parts = chosen.iter().map(|part| rerouted(part, &self.config, route));
+            let parts = chosen.iter().map(|part| rerouted(part, &manifest.config, route));
             parts.collect::<Result<Vec<_>>>()
         });
         let rerouted = rerouted.transpose()?;

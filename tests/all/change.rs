@@ -194,8 +194,23 @@ fn damage_of_what_is_kept_is_repaired() {
         assert!(!report.is_sound() && report.documents == 30, "{report:?}");
     }
     let report = Index::repair(&path, &RepairOptions::default(), &mut no_progress).unwrap();
+    assert!(report.previous_model_repaired && !report.was_sound(), "{report:?}");
+    assert_eq!(
+        (report.damaged_segments, report.lost, report.lost_previous_embeddings),
+        (0, 0, 0),
+        "{report:?}"
+    );
+    assert!(report.set_aside.iter().all(|file| file.starts_with(path.join("models/1/damaged"))));
+    assert_eq!(directories(&path), ["1", "2"]);
+    let index = Index::open(&path).unwrap();
+    assert_eq!(index.rollback().unwrap().encoded, 30);
+    assert_serves(&index, OLD, &documents(30));
+    index.rollback().unwrap();
+    drop(index);
+    // A model that cannot be read is set aside.
+    fs::write(path.join("models/1/model").join(ENCODER_FILE), "short").unwrap();
+    let report = Index::repair(&path, &RepairOptions::default(), &mut no_progress).unwrap();
     assert!(report.previous_model_set_aside && !report.was_sound(), "{report:?}");
-    assert_eq!((report.damaged_segments, report.lost), (0, 0), "{report:?}");
     assert_eq!(report.set_aside, [path.join("damaged/1")]);
     assert!(path.join("damaged/1/MANIFEST").exists());
     assert_eq!(directories(&path), ["2"]);

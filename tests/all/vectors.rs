@@ -277,3 +277,25 @@ fn what_is_missing_or_damaged_is_said_with_what_to_do() {
     own.run("repair", &[]);
     own.run("stats", &[]).ok();
 }
+
+/// A lost tree costs the tree alone, and the documents in the log lie in its leaves.
+#[test]
+fn a_lost_tree_is_said_and_made_again() {
+    let own = Vectors::new(&[]);
+    let lines: Vec<Value> =
+        (0..300).map(|n: i64| line(&format!("d{n}"), "tea", json!([n % 7, n % 11, n % 13, 1]))).collect();
+    own.run("insert", &["--vector", "vector", &own.file("lines.jsonl", &lines)]).ok();
+    own.run("tune", &["--leaves", "4", "--always"]).ok();
+    let before = own.ids(&["--vector", &own.file("query.json", &[json!([1, 2, 3, 1])])]);
+    fs::write(own.path("index/models/2/model/indexer.safetensors"), "short").unwrap();
+    assert!(own.run("stats", &[]).failure().contains("`ehi repair`"));
+    let said = own.run("repair", &["--dim", "5"]);
+    assert!(said.failure().contains("made with model"));
+    let said = own.run("repair", &[]);
+    assert_eq!(said.code, Some(3), "{}{}", said.out, said.err);
+    assert!(said.out.contains("LOST: the tree") && said.out.contains("`ehi tune`"), "{}", said.out);
+    assert_eq!(own.ids(&["--vector", &own.path("query.json")]), before);
+    assert!(own.run("repair", &[]).ok().starts_with("sound: 300 documents"));
+    own.run("tune", &["--leaves", "4", "--always"]).ok();
+    own.run("verify", &[]).ok();
+}

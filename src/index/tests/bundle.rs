@@ -22,11 +22,13 @@ pub const WIDTH: usize = 8;
 const POSITIONS: usize = 16;
 const BRANCHING: u32 = 3;
 
-/// Three bundles with different hashes; the tree of the third has another shape.
+/// Bundles with different hashes; the tree of the third has another shape.
 pub(super) struct Bundles {
     pub a: Bundle,
     pub b: Bundle,
     pub c: Bundle,
+    /// The encoder of the first.
+    pub without_tree: Bundle,
     _dir: TempDir,
 }
 
@@ -40,7 +42,8 @@ impl Bundles {
             Bundle::open(out).unwrap()
         };
         let (a, b, c) = (make("a", 1, 1), make("b", 2, 1), make("c", 3, 2));
-        Self { a, b, c, _dir: dir }
+        let without_tree = Bundle::from_encoder(a.path()).unwrap();
+        Self { a, b, c, without_tree, _dir: dir }
     }
 
     /// A bundle that is neither of the two.

@@ -5,6 +5,7 @@ mod faults;
 mod forged;
 mod power;
 mod query_encoder;
+mod repair;
 mod sharing;
 mod vectors_alone;
 

@@ -52,6 +52,8 @@ enum Damaged {
     Current,
     Kept,
     Bundle,
+    /// Of which no copy is left, so that the index goes on without it.
+    Tree,
     Segment,
     Judgments,
 }
@@ -94,6 +96,7 @@ fn workloads() -> Vec<(&'static str, Vec<Act>)> {
         ("repair of CURRENT", vec![Insert(0, 3), Reencode(B), Repair(Damaged::Current), Insert(3, 4)]),
         ("repair of what is kept", vec![Insert(0, 3), Reencode(B), Repair(Damaged::Kept), DropPrevious]),
         ("repair of a model", vec![Insert(0, 3), Repair(Damaged::Bundle), Insert(3, 4)]),
+        ("repair without a tree", vec![Insert(0, 3), Repair(Damaged::Tree), Insert(3, 4)]),
         ("repair of a segment", vec![Insert(0, 3), Repair(Damaged::Segment), Insert(3, 4)]),
     ]
 }
@@ -188,10 +191,13 @@ fn run(bundles: &Bundles, name: &'static str, acts: Vec<Act>, forget: Forget) ->
                 let current = index.root.current();
                 drop(index);
                 damage(&*backend(), &dir, current, what);
-                let options = repair_options(bundles, &before);
+                let options = repair_options(bundles, what, &before);
                 Index::repair_on(backend(), &dir, &options, &mut no_progress).unwrap();
                 index = open(backend(), &dir).unwrap();
-                before
+                match what {
+                    Damaged::Tree => before.served_by(&bundles.without_tree),
+                    _ => before,
+                }
             }
         };
         history.push(state);
@@ -214,6 +220,7 @@ fn damage(backend: &dyn Backend, dir: &Path, current: crate::index::root::Curren
         Damaged::Current => dir.join("CURRENT"),
         Damaged::Kept => segment(current.kept.unwrap()),
         Damaged::Bundle => model(current.serving).join("model/model.safetensors"),
+        Damaged::Tree => model(current.serving).join("model/indexer.safetensors"),
         Damaged::Segment => segment(current.serving),
         Damaged::Judgments => segment_of(dir.join("judgments")),
     };
@@ -226,10 +233,13 @@ fn damage(backend: &dyn Backend, dir: &Path, current: crate::index::root::Curren
     backend.sync_directory(path.parent().unwrap()).unwrap();
 }
 
-fn repair_options(bundles: &Bundles, state: &State) -> RepairOptions {
+fn repair_options(bundles: &Bundles, what: Damaged, state: &State) -> RepairOptions {
     let all = [&bundles.a, &bundles.b, &bundles.c];
-    let bundle = all.into_iter().find(|bundle| bundle.hash() == state.model).cloned();
-    RepairOptions { bundle, ..RepairOptions::default() }
+    let bundle = match what {
+        Damaged::Tree => Some(&bundles.without_tree),
+        _ => all.into_iter().find(|bundle| bundle.hash() == state.model),
+    };
+    RepairOptions { bundle: bundle.cloned(), ..RepairOptions::default() }
 }
 
 /// Checks that the index left by a cut is in an allowed state, and usable.
@@ -243,9 +253,8 @@ fn check_image(bundles: &Bundles, ran: &Ran, cut: Cut) -> std::result::Result<()
 
     // Cut off after the damage, so the damage is there.
     let act = ran.acts.get(tried.wrapping_sub(1)).filter(|_| acknowledged < Some(tried));
-    let repaired = matches!(act, Some(Act::Repair(_)));
-    if repaired {
-        let options = repair_options(bundles, &ran.history[tried - 1]);
+    if let Some(Act::Repair(what)) = act {
+        let options = repair_options(bundles, *what, &ran.history[tried - 1]);
         let repaired = Index::repair_on(unsynced(), &dir, &options, &mut no_progress);
         let report = repaired.map_err(failed("repair"))?;
         if report.lost + report.lost_judgments > 0 {

@@ -3,16 +3,15 @@
 use std::fs;
 
 use super::*;
+use crate::index::DocumentUpdate;
 use crate::index::search::{Question, RankedBy};
-use crate::index::{DocumentUpdate, RepairOptions};
 use crate::model::{MANIFEST_FILE, ModelError};
-use crate::progress::no_progress;
 use crate::{Analyzer, Language, Similarity};
 
-const DIM: usize = 8;
+pub(super) const DIM: usize = 8;
 
 /// Documents around eight directions; `n` lies at the direction `n % 8`.
-fn embedded(documents: usize) -> impl Iterator<Item = (Document, Vec<f32>)> {
+pub(super) fn embedded(documents: usize) -> impl Iterator<Item = (Document, Vec<f32>)> {
     (0..documents).map(|n| {
         let vector = (0..DIM)
             .map(|i| if i == n % DIM { 1.0 } else { ((n * n * 31 + n * i * 17) % 997) as f32 / 4_000.0 });
@@ -21,7 +20,7 @@ fn embedded(documents: usize) -> impl Iterator<Item = (Document, Vec<f32>)> {
     })
 }
 
-fn made(documents: usize) -> (tempfile::TempDir, Index) {
+pub(super) fn made(documents: usize) -> (tempfile::TempDir, Index) {
     let dir = in_memory().unwrap();
     let index = Index::create(dir.path().join("index"), &Bundle::for_vectors(DIM).unwrap()).unwrap();
     let summary = index.insert_vectors(embedded(documents)).unwrap();
@@ -31,11 +30,11 @@ fn made(documents: usize) -> (tempfile::TempDir, Index) {
 
 /// A tree with so many leaves, taken in any case.
 #[cfg(feature = "train")]
-fn into(leaves: u32) -> crate::learn::TuneOptions {
+pub(super) fn into(leaves: u32) -> crate::learn::TuneOptions {
     crate::learn::TuneOptions { leaves: Some(leaves), passes: Some(2), always: true, ..Default::default() }
 }
 
-fn ids(index: &Index, question: Question<'_>, request: &SearchRequest) -> Vec<String> {
+pub(super) fn ids(index: &Index, question: Question<'_>, request: &SearchRequest) -> Vec<String> {
     let result = index.search_with(question, request).unwrap();
     result.hits.iter().map(|hit| hit.id.clone()).collect()
 }
@@ -249,79 +248,6 @@ fn a_vector_of_zeros_is_like_any_other_unless_angles_are_compared() {
         index.compact().unwrap();
         assert!(index.verify().unwrap().problems.is_empty());
         assert_eq!(index.vectors(["zero"]).unwrap(), [vec![zeros]]);
-    }
-}
-
-#[test]
-fn a_damaged_index_is_repaired_without_a_model() {
-    let (dir, index) = made(20);
-    index.flush().unwrap();
-    let manifest = index.serving().store.path().join(disk::names::BUNDLE).join(MANIFEST_FILE);
-    drop(index);
-    let path = dir.path().join("index");
-    fs::write(&manifest, "{}").unwrap();
-    assert!(Index::open(&path).is_err());
-    Index::repair(&path, &RepairOptions::default(), &mut no_progress).unwrap();
-    let index = Index::open(&path).unwrap();
-    assert_eq!(index.len(), 20);
-    assert_eq!(ids(&index, Question::Text("harbour 7"), &SearchRequest::default())[0], "d7");
-}
-
-/// Closes an index after three bytes of its embeddings have changed.
-fn damage_vectors(index: Index) {
-    let segments = index.serving().store.path().join(disk::names::SEGMENTS);
-    drop(index);
-    let files = fs::read_dir(&segments).unwrap().map(|entry| entry.unwrap().path());
-    let vectors =
-        files.into_iter().find(|path| path.extension().is_some_and(|own| own == "vectors")).unwrap();
-    let mut bytes = fs::read(&vectors).unwrap();
-    // The embeddings follow the header.
-    bytes[4_096 + 7..][..3].iter_mut().for_each(|byte| *byte ^= 1);
-    fs::remove_file(&vectors).unwrap();
-    fs::write(&vectors, bytes).unwrap();
-}
-
-#[cfg(feature = "train")]
-#[test]
-fn a_lost_embedding_comes_back_with_the_model_that_has_it() {
-    let (dir, index) = made(400);
-    index.tune(&into(8)).unwrap();
-    index.flush().unwrap();
-    let before = index.vectors(["d7", "d399"]).unwrap();
-    damage_vectors(index);
-    let path = dir.path().join("index");
-    let report = Index::repair(&path, &RepairOptions::default(), &mut no_progress).unwrap();
-    assert!(report.lost_embeddings > 0, "{report:?}");
-    let index = Index::open(&path).unwrap();
-    assert_ne!(index.vectors(["d7", "d399"]).unwrap(), before);
-    index.rollback().unwrap();
-    assert_eq!(index.vectors(["d7", "d399"]).unwrap(), before);
-    assert!(index.verify().unwrap().problems.is_empty());
-}
-
-#[test]
-fn a_document_is_kept_though_its_embedding_is_lost() {
-    for similarity in [Similarity::Cosine, Similarity::Manhattan] {
-        let dir = in_memory().unwrap();
-        let path = dir.path().join("index");
-        let builder = Index::builder().similarity(similarity);
-        let index = builder.create(&path, &Bundle::for_vectors(DIM).unwrap()).unwrap();
-        index.insert_vectors(embedded(20)).unwrap();
-        index.flush().unwrap();
-        damage_vectors(index);
-        let report = Index::repair(&path, &RepairOptions::default(), &mut no_progress).unwrap();
-        assert_eq!((report.lost, report.lost_embeddings, report.recovered), (0, 20, 20), "{report:?}");
-        assert_eq!((report.lost_embedding_ids.len(), report.recomputed), (20, 0));
-        let index = Index::open(&path).unwrap();
-        assert_eq!(index.get("d7").unwrap(), embedded(20).nth(7).map(|(document, _)| document));
-        assert_eq!(ids(&index, Question::Text("harbour 7"), &SearchRequest::default())[0], "d7");
-        // They are similar to nothing until they have vectors again.
-        index.insert_vectors(embedded(24).skip(20)).unwrap();
-        let near = embedded(3).nth(2).unwrap().1;
-        assert_eq!(ids(&index, Question::Vector(&near), &SearchRequest::default().k(1)), ["d22"]);
-        index.insert_vectors(embedded(20)).unwrap();
-        assert_eq!(ids(&index, Question::Vector(&near), &SearchRequest::default().k(1)), ["d2"]);
-        assert!(index.verify().unwrap().problems.is_empty());
     }
 }
 

@@ -161,7 +161,12 @@ fn a_manifest_that_was_put_back_removes_nothing() {
         let repaired = Repair::begin_on(options.backend(), dir.path(), options).and_then(|repair| {
             repair.run(
                 Undecided::Refuse,
-                Anew { compute: &mut compute, encodes: true, lexer: Some(&terms::WordLexer) },
+                Anew {
+                    compute: &mut compute,
+                    encodes: true,
+                    elsewhere: &mut |_| None,
+                    lexer: Some(&terms::WordLexer),
+                },
                 &mut || Ok(()),
             )
         });

@@ -37,7 +37,12 @@ fn repaired(dir: &Path) -> RepairReport {
         .unwrap()
         .run(
             Undecided::Refuse,
-            Anew { compute: &mut compute, encodes: true, lexer: Some(&terms::WordLexer) },
+            Anew {
+                compute: &mut compute,
+                encodes: true,
+                elsewhere: &mut |_| None,
+                lexer: Some(&terms::WordLexer),
+            },
             &mut || Ok(()),
         )
         .unwrap()

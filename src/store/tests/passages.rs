@@ -153,7 +153,12 @@ fn damaged_segments_are_repaired_with_their_passages() {
             fs::write(path, bytes).unwrap();
             let repair =
                 Repair::begin_on(StoreOptions::default().backend(), dir.path(), StoreOptions::default());
-            let anew = Anew { compute: &mut compute, encodes: true, lexer: Some(&terms::WordLexer) };
+            let anew = Anew {
+                compute: &mut compute,
+                encodes: true,
+                elsewhere: &mut |_| None,
+                lexer: Some(&terms::WordLexer),
+            };
             let report = repair.unwrap().run(Undecided::Refuse, anew, &mut || Ok(())).unwrap();
             let store = open(dir.path()).unwrap();
             let view = store.read();
@@ -186,7 +191,12 @@ fn rows_of_undamaged_pages_are_kept() {
     bytes[5000..5003].iter_mut().for_each(|byte| *byte ^= 1);
     fs::write(path, bytes).unwrap();
     let repair = Repair::begin_on(StoreOptions::default().backend(), dir.path(), StoreOptions::default());
-    let anew = Anew { compute: &mut compute, encodes: true, lexer: Some(&terms::WordLexer) };
+    let anew = Anew {
+        compute: &mut compute,
+        encodes: true,
+        elsewhere: &mut |_| None,
+        lexer: Some(&terms::WordLexer),
+    };
     let report = repair.unwrap().run(Undecided::Refuse, anew, &mut || Ok(())).unwrap();
     let (recovered, recomputed) = (report.recovered, report.recomputed);
     assert!((recovered, report.lost) == (1500, 0) && recomputed > 0 && recomputed < 1500, "{report:?}");

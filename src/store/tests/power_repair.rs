@@ -98,7 +98,12 @@ fn repair_on(backend: Arc<dyn Backend>, dir: &Path) -> Result<RepairReport> {
     let repair = Repair::begin_on(backend, dir, StoreOptions::default())?;
     repair.run(
         Undecided::Refuse,
-        Anew { compute: &mut compute, encodes: true, lexer: Some(&terms::WordLexer) },
+        Anew {
+            compute: &mut compute,
+            encodes: true,
+            elsewhere: &mut |_| None,
+            lexer: Some(&terms::WordLexer),
+        },
         &mut || Ok(()),
     )
 }

@@ -47,7 +47,12 @@ pub(super) fn compute(documents: Vec<Document>, _: Vec<Option<Vec<half::f16>>>) 
 fn repair(dir: &Path, undecided: Undecided) -> Result<RepairReport> {
     Repair::begin_on(StoreOptions::default().backend(), dir, StoreOptions::default())?.run(
         undecided,
-        Anew { compute: &mut compute, encodes: true, lexer: Some(&terms::WordLexer) },
+        Anew {
+            compute: &mut compute,
+            encodes: true,
+            elsewhere: &mut |_| None,
+            lexer: Some(&terms::WordLexer),
+        },
         &mut || Ok(()),
     )
 }
@@ -326,7 +331,12 @@ fn a_repair_that_fails_anywhere_can_be_done_again() {
         let repaired = begun.and_then(|repair| {
             repair.run(
                 Undecided::Refuse,
-                Anew { compute: &mut compute, encodes: true, lexer: Some(&terms::WordLexer) },
+                Anew {
+                    compute: &mut compute,
+                    encodes: true,
+                    elsewhere: &mut |_| None,
+                    lexer: Some(&terms::WordLexer),
+                },
                 &mut || Ok(()),
             )
         });

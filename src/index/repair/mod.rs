@@ -1,5 +1,8 @@
 //! Repair of an index that does not open, or that has internal damage.
 
+mod kept;
+mod model;
+
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,27 +11,30 @@ use std::time::Duration;
 use half::f16;
 
 use super::Index;
-use super::active_model::{ActiveModel, check_analyzer, check_model, copy_model, without_manifest};
+use super::active_model::{ActiveModel, check_analyzer, without_manifest};
 use super::analysis::Analysis;
 use super::aside::{forget, set_aside};
 use super::ingest::Ingest;
 use super::judgment_store::{placed, within};
 use super::judgments::is_begun;
 use super::measured::{self, Content, Measurements};
-use super::root::{Current, Restored, Root, kind, restore};
+use super::root::{Restored, Root, kind, restore};
 use crate::disk::{Backend, names};
 use crate::document::Document;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::lexical::Analyzer;
-use crate::model::{Bundle, EncoderPrecision, LoadOptions, ModelError, ModelStore, REPORT_FILE};
+use crate::model::{Bundle, EncoderPrecision, LoadOptions};
 use crate::progress::{OnProgress, Progress, Stage};
 use crate::scan::Similarity;
-use crate::store::{Anew, EncodedBy, Operation, Repair, RepairReport, StoreError, StoreOptions, Undecided};
+use crate::store::{Anew, EncodedBy, Readable, Repair, RepairReport, StoreError, StoreOptions, Undecided};
+use kept::Kept;
+use model::Place;
 
 /// Options of [`Index::repair`].
 #[derive(Clone, Debug, Default)]
 pub struct RepairOptions {
-    /// The bundle that the index was made with, in case its own copy is damaged.
+    /// The bundle that the index was made with, or another one with its encoder, in case its own copy is
+    /// damaged. For an index without an encoder, [`Bundle::for_vectors`].
     pub bundle: Option<Bundle>,
     /// What to do with documents that may have been deleted; [`Undecided::Refuse`] by default.
     pub undecided: Undecided,
@@ -40,16 +46,21 @@ pub struct RepairOptions {
 impl Index {
     /// Restores what can be read of a damaged index, even if it does not open; reports what is lost.
     ///
-    /// A damaged manifest or `CURRENT` is replaced by its copy; a damaged model by the bundle in the options,
-    /// which must be identical, or without one, if it has neither encoder nor tree, by a new one. If
-    /// `CURRENT` and its copy are both damaged, the model that has a store goes into service, provided there
-    /// is only one. A damaged earlier model that was kept for rollback is set aside. In damaged segments,
-    /// every document whose text matches its checksum is kept; a damaged embedding is recomputed from the
-    /// text, in the precision of the others, even if it was given, and so are its leaves. Where there is no
-    /// text or no encoder, the document is kept without its embedding
-    /// ([`RepairReport::lost_embeddings`]). Damaged files are never removed: they are moved to the folder
-    /// `damaged` of the index, until [`RepairOptions::forget`]. Unusable measurements of the model are set
-    /// aside too. A sound index is left as it is; unsealed changes stay in the log.
+    /// A damaged manifest or `CURRENT` is replaced by its copy; if `CURRENT` and its copy are both damaged,
+    /// the model that has a store goes into service, provided there is only one. A damaged model is replaced
+    /// by the bundle in the options. That may have another tree, if its encoder is the same: documents are
+    /// then put in the leaves of that tree, and the old one is lost ([`RepairReport::tree_lost`]). A model
+    /// without an encoder needs no bundle, unless its `ehi.json` is damaged: it loses its tree, if it has
+    /// one.
+    ///
+    /// In damaged segments, every document whose text matches its checksum is kept; a damaged embedding is
+    /// recomputed from the text, in the precision of the others, even if it was given, and so are its leaves.
+    /// Where there is no text or no encoder, the embedding is taken from the model before the last change, if
+    /// that has the document with the same text and no other encoder. Otherwise the document is kept without
+    /// its embedding ([`RepairReport::lost_embeddings`]). The model before the last change is repaired in the
+    /// same way, and set aside if it is beyond repair. So are unusable measurements of the model. Damaged
+    /// files are never removed: they are moved to the folder `damaged` of the index, until
+    /// [`RepairOptions::forget`]. A sound index is left as it is; unsealed changes stay in the log.
     ///
     /// No other handle may have the index open for writing. Progress is in documents written; the callback
     /// may cancel between them: the error is then [`Error::Cancelled`], with the documents as they were.
@@ -57,9 +68,9 @@ impl Index {
     /// # Errors
     /// [`StoreError::Locked`]; [`StoreError::Undecided`] if the options have to decide;
     /// [`StoreError::SeveralModels`] if nothing says which model was in service; [`StoreError::Corrupt`] if a
-    /// file and its copy are damaged; [`ModelError`] for a damaged model without a bundle;
-    /// [`InputError::ModelMismatch`](crate::InputError::ModelMismatch) for another bundle. The documents are
-    /// then as they were.
+    /// file and its copy are damaged; [`ModelError`](crate::model::ModelError) for a damaged model without a
+    /// bundle; [`InputError::ModelMismatch`](crate::InputError::ModelMismatch) for a bundle with another
+    /// encoder. The documents are then as they were.
     pub fn repair(
         path: impl AsRef<Path>,
         options: &RepairOptions,
@@ -82,10 +93,17 @@ impl Index {
         // First, so that changes to documents are always reported.
         repair_judgments(&root, options.undecided, &mut serving.report)?;
         let load = LoadOptions::new().encoder_precision(precision(&serving, &*root.backend(), &dir));
-        let mut report = finish(serving, &root, &dir, options, load, on_progress)?;
+        let kept = Kept::repair(&root, on_progress)?;
+        let place = Place { root: &root, number: root.current().serving };
+        let model = model::restore(&mut serving, place, options.bundle.as_ref(), load)?;
+        let mut elsewhere = kept.embeddings(&root, model.bundle());
+        let undecided = options.undecided;
+        let mut report = finish(serving, model.bundle(), &mut elsewhere, undecided, on_progress)?;
+        drop(elsewhere);
+        let bundle = model.put_in_place(place, load, &mut report, on_progress)?;
         report.current_restored = was_damaged;
         report.set_aside.extend(set_aside);
-        forsake_if_damaged(&root, &mut report)?;
+        kept.settle(&root, &bundle, &mut report)?;
         settle_measured(&root, load, &mut report)?;
         if options.forget && report.was_sound() {
             report.forgotten = forget(&*root.backend(), root.dir(), &root.current())?;
@@ -137,24 +155,6 @@ fn settle_measured(root: &Root, load: LoadOptions, report: &mut RepairReport) ->
     Ok(())
 }
 
-/// Sets aside the kept model if any part of it is damaged, so that it blocks nothing: it has nothing that the
-/// serving one lacks.
-fn forsake_if_damaged(root: &Root, report: &mut RepairReport) -> Result<()> {
-    let current = root.current();
-    let Some(kept) = current.kept else { return Ok(()) };
-    let (backend, dir) = (root.backend(), root.model_dir(kept));
-    if is_sound(Arc::clone(&backend), &dir)? {
-        return Ok(());
-    }
-    root.check()?;
-    if kind(&*backend, &dir)?.is_some() {
-        report.set_aside.push(set_aside(&*backend, root.dir(), &dir, &kept.to_string())?);
-    }
-    root.publish(Current { kept: None, ..current })?;
-    report.previous_model_set_aside = true;
-    Ok(())
-}
-
 /// Restores what can be read of the judgments; sets aside a store that is beyond repair. Judgments that may
 /// have been forgotten are kept unless the options say otherwise: a repair of documents must not fail because
 /// of them.
@@ -178,7 +178,7 @@ fn repair_judgments(root: &Root, undecided: Undecided, report: &mut RepairReport
     };
     let again = &mut |documents: Vec<Document>, _| Ok(documents.into_iter().map(placed).collect());
     let undecided = if undecided == Undecided::Refuse { Undecided::Keep } else { undecided };
-    let anew = Anew { compute: again, encodes: true, lexer: None };
+    let anew = Anew { compute: again, encodes: true, elsewhere: &mut |_| None, lexer: None };
     let own = within(repair.run::<StoreError>(undecided, anew, &mut || Ok(())))?;
     report.judgments_damaged = !own.was_sound();
     report.lost_judgments = own.lost;
@@ -193,43 +193,18 @@ fn repair_judgments(root: &Root, undecided: Undecided, report: &mut RepairReport
     Ok(())
 }
 
-/// Whether the store and the model in a directory are intact. A manifest with a sound copy counts as sound,
-/// and is rewritten.
-fn is_sound(backend: Arc<dyn Backend>, dir: &Path) -> Result<bool> {
-    let repair = match Repair::begin_on(backend, dir, StoreOptions::default()) {
-        Ok(repair) => repair,
-        Err(
-            StoreError::Corrupt { .. } | StoreError::NotAnIndex { .. } | StoreError::InterruptedCreate { .. },
-        ) => {
-            return Ok(false);
-        }
-        Err(other) => return Err(other.into()),
-    };
-    if !repair.is_sound()? {
-        return Ok(false);
-    }
-    match Bundle::open(dir.join(names::BUNDLE)) {
-        Ok(bundle) => Ok(bundle.hash() == repair.config().model_hash),
-        Err(ModelError::Io { source, .. }) if source.kind() != std::io::ErrorKind::NotFound => {
-            Err(StoreError::io(dir.join(names::BUNDLE), Operation::Read)(source).into())
-        }
-        Err(_) => Ok(false),
-    }
-}
-
+/// Repairs the store of a model; `elsewhere` has embeddings of another store.
 fn finish(
-    mut repair: Repair,
-    root: &Root,
-    dir: &Path,
-    options: &RepairOptions,
-    load: LoadOptions,
+    repair: Repair,
+    bundle: &Bundle,
+    elsewhere: &mut dyn FnMut(&Document) -> Readable,
+    undecided: Undecided,
     on_progress: &mut OnProgress<'_>,
 ) -> Result<RepairReport> {
     check_analyzer(repair.config())?;
-    let bundle = restore_model(&mut repair, root, dir, options.bundle.as_ref(), load)?;
     let similarity = Similarity::from_code(repair.config().similarity).unwrap_or(Similarity::Cosine);
     // A damaged segment gets its terms from the remaining texts.
-    let ingest = Ingest { bundle: &bundle, similarity, analyzer: None, passages: repair.config().passages };
+    let ingest = Ingest { bundle, similarity, analyzer: None, passages: repair.config().passages };
     let analyzer = Analyzer::from_code(repair.config().terms);
     let analysis = analyzer.map(|analyzer| Analysis { analyzer, encoder: bundle.model().encoder().ok() });
     let mut done = 0;
@@ -250,58 +225,8 @@ fn finish(
             ingest.again(documents, rows, false, &mut || ControlFlow::Continue(()))
         },
         encodes,
+        elsewhere,
         lexer: analysis.as_ref().map(|own| own as _),
     };
-    repair.run(options.undecided, anew, &mut tick)
-}
-
-/// The index's own model, or the given one if that is damaged.
-fn restore_model(
-    repair: &mut Repair,
-    root: &Root,
-    dir: &Path,
-    given: Option<&Bundle>,
-    load: LoadOptions,
-) -> Result<Bundle> {
-    let expected = repair.config().model_hash;
-    let model = dir.join(names::BUNDLE);
-    let own = load.bundle(&model).map_err(Error::from);
-    let own = own.and_then(|own| check_model(expected, own.hash()).map(|()| own));
-    // A model that is nothing but a width is known.
-    let made = Bundle::for_vectors(repair.config().dim as usize)?;
-    let given = given.or((made.hash() == expected).then_some(&made));
-    let (error, given) = match (own, given) {
-        (Ok(own), _) => {
-            if let Err(error) = own.check_query_encoder() {
-                let index = root.dir().display();
-                tracing::warn!(%index, %error, "the query encoder is damaged and is taken away");
-                own.set_query_encoder(&*root.backend(), None)?;
-                repair.report.query_encoder_removed = true;
-            }
-            if let Err(error) = own.routing_profiles() {
-                let (backend, index) = (root.backend(), root.dir());
-                tracing::warn!(index = %index.display(), %error, "the report of the training is set aside");
-                repair.report.set_aside.push(set_aside(
-                    &*backend,
-                    index,
-                    &model.join(REPORT_FILE),
-                    REPORT_FILE,
-                )?);
-            }
-            return Ok(own);
-        }
-        (Err(error), None) => return Err(error),
-        (Err(error), Some(given)) => (error, given),
-    };
-    check_model(expected, given.hash())?;
-    let index = root.dir().display();
-    tracing::warn!(%index, %error, "the model is damaged and is replaced");
-    let backend = root.backend();
-    if kind(&*backend, &model)?.is_some() {
-        let name = format!("{}-{}", root.current().serving, names::BUNDLE);
-        repair.report.set_aside.push(set_aside(&*backend, root.dir(), &model, &name)?);
-    }
-    copy_model(&*backend, given, ModelStore::of_user().as_ref().into(), dir)?;
-    repair.report.model_restored = true;
-    Ok(load.bundle(model)?)
+    repair.run(undecided, anew, &mut tick)
 }
