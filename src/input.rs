@@ -202,9 +202,11 @@ pub enum InputError {
         /// Width of the index.
         expected: usize,
     },
-    /// A vector with NaN or an infinity, or for cosine one without a direction: its L2 norm is below 2^-14.
+    /// A vector with NaN or an infinity, or of an L2 norm of 1e18 or more, or for cosine one without a
+    /// direction: its norm is below 2^-14.
     #[error(
-        "the vector has a NaN or an infinity, or for cosine no direction, for which its norm must be 0.000062 or more"
+        "the vector has a NaN, an infinity or too large numbers, or for cosine no direction, for which its norm must \
+         be 0.000062 or more"
     )]
     BadVector,
     /// Passages that are too short or too long, or overlap too much.

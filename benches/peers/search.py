@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Recall@10 against queries per second on the same vectors: ehi beside Faiss, ScaNN, hnswlib, usearch, LanceDB and arroy, by turns.
+"""Recall@10 against queries per second on the same vectors: ehi beside Faiss, ScaNN, SymphonyQG, HNSW, LanceDB and arroy, by turns.
 
-    python3 -m venv target/peers && target/peers/bin/pip install numpy matplotlib faiss-cpu scann hnswlib usearch lancedb pyarrow
+    python3 -m venv target/peers && target/peers/bin/pip install numpy matplotlib faiss-cpu scann hnswlib usearch lancedb pyarrow rabitqlib pyglass-portable
     cargo run --release --example embed -- ENCODER DATA test EMBEDDED
     target/peers/bin/python benches/peers/search.py --embedded EMBEDDED --trees learned=BUNDLE --lists 245,500
 
@@ -18,6 +18,7 @@ ehi's model and texts. `benches/peers/kmeans.py` makes a bundle with a tree of p
 import argparse
 import json
 import math
+import os
 import pathlib
 import re
 import shutil
@@ -115,6 +116,65 @@ class Usearch:
         return self.index.search(query, k, threads=1).keys
 
 
+class Symphony:
+    """SymphonyQG of rabitqlib: a graph whose nodes hold one-bit codes of their neighbours."""
+
+    def __init__(self, documents, arguments):
+        import rabitqlib
+
+        bits = 8 if arguments.serve == "symphony8" else 0
+        self.index = rabitqlib.SymqgIndex(documents.shape[1], 32, "ip", bits)
+        self.index.build(documents, 200, num_threads=1)
+        self.index.save(str(arguments.work / f"{arguments.name}.index"))
+        self.steps = EF
+
+    def search(self, query, k, step):
+        return self.index.search(query[None], k, step)[0][0]
+
+
+class HnswRabitq:
+    """HNSW of rabitqlib over codes of nine bits, which it ranks by: it keeps no vectors."""
+
+    def __init__(self, documents, arguments):
+        import faiss
+        import numpy as np
+        import rabitqlib
+
+        faiss.omp_set_num_threads(1)
+        dim = documents.shape[1]
+        means = faiss.Kmeans(dim, 16, niter=10, seed=1)
+        means.train(documents)
+        lists = means.index.search(documents, 1)[1][:, 0].astype(np.uint32)
+        self.index = rabitqlib.HnswIndex(dim, len(documents), 16, 200, 9, "ip")
+        self.index.build(documents, means.centroids, lists, num_threads=1)
+        self.index.save(str(arguments.work / f"{arguments.name}.index"))
+        self.steps = EF
+
+    def search(self, query, k, step):
+        return self.index.search(query[None], k, step)[0][0]
+
+
+class Glass:
+    """HNSW of Glass over bytes; its file is the graph alone, to which the bytes are added."""
+
+    def __init__(self, documents, arguments):
+        import glass
+
+        glass.set_num_threads(1)
+        graph = glass.Index("HNSW", "IP", quant="SQ8U", R=32, L=200).build(documents)
+        self.index = glass.Searcher(graph, documents, "IP", "SQ8U")
+        self.index.optimize(1)
+        path = arguments.work / f"{arguments.name}.index"
+        path.mkdir(exist_ok=True)
+        graph.save(str(path / "graph"))
+        (path / "bytes").write_bytes(bytes(documents.size))
+        self.steps = EF
+
+    def search(self, query, k, step):
+        self.index.set_ef(step)
+        return self.index.search(query, k)[0]
+
+
 class Lance:
     def __init__(self, documents, arguments):
         import lancedb
@@ -137,27 +197,35 @@ class Lance:
         return found.to_arrow()["id"].to_pylist()
 
 
-PEERS = {"ivf": Faiss, "ivfpq": Faiss, "scann": Scann, "hnswlib": Hnswlib, "usearch": Usearch, "lancedb": Lance}
+PEERS = {
+    "ivf": Faiss, "ivfpq": Faiss, "scann": Scann, "hnswlib": Hnswlib, "usearch": Usearch, "lancedb": Lance,
+    "symphony": Symphony, "symphony8": Symphony, "hnsw-rabitq": HnswRabitq, "glass": Glass,
+}
 OF_LISTS = ("ivf", "ivfpq", "scann")
 NAMES = {
     "ivf": "Faiss IVF, f16", "ivfpq": "Faiss IVF-PQ fast scan, refined", "scann": "ScaNN", "hnswlib": "hnswlib, f32",
     "usearch": "usearch, f16", "lancedb": "LanceDB IVF-PQ, refined", "arroy": "arroy, f32",
+    "symphony": "SymphonyQG, f32", "symphony8": "SymphonyQG, 8 bits", "hnsw-rabitq": "HNSW-RaBitQ, 9 bits, no vectors",
+    "glass": "Glass HNSW, 8 bits",
 }
 
 
 def serve(arguments):
     """A peer's side, as benches/vectors.rs."""
     documents, queries = load(arguments.embedded)
+    # Some engines print while they build.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
     started = time.perf_counter()
     engine = PEERS[arguments.serve](documents, arguments)
-    print(json.dumps({"build_seconds": time.perf_counter() - started, "steps": engine.steps}), flush=True)
+    print(json.dumps({"build_seconds": time.perf_counter() - started, "steps": engine.steps}), file=answers, flush=True)
     for line in sys.stdin:
         step, found = int(line), []
         started = time.perf_counter()
         for query in queries:
             found.append(engine.search(query, arguments.k, step))
         seconds = time.perf_counter() - started
-        print(json.dumps({"seconds": seconds, "found": [list(map(int, row)) for row in found]}), flush=True)
+        print(json.dumps({"seconds": seconds, "found": [list(map(int, row)) for row in found]}), file=answers, flush=True)
 
 
 class Engine:
@@ -251,7 +319,7 @@ def main():
     parser.add_argument("-k", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--asked", type=int, default=300, help="queries, the first ones")
-    parser.add_argument("--engines", default="ehi,ivf,ivfpq,scann,hnswlib,usearch,lancedb,arroy")
+    parser.add_argument("--engines", default=f"ehi,{','.join(PEERS)},arroy")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "target/peer-search")
     parser.add_argument("--ehi", help="the vectors bench; built if absent")
     parser.add_argument("--json", type=pathlib.Path)

@@ -168,7 +168,6 @@ pub fn export(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
         );
     } else if index.stats()?.encoded_by.contains(&EncodedBy::Given) {
         tracing::warn!(
-            documents = index.len(),
             "embeddings of some documents were given: they are not exported, and `ehi insert` makes them of the \
              texts; `ehi snapshot` copies them"
         );

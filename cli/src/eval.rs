@@ -60,8 +60,9 @@ pub struct Args {
     /// Numbers of lists of the baseline; as many as leaves by default
     #[arg(long, value_delimiter = ',', requires = "baseline", value_parser = positive)]
     lists: Vec<usize>,
-    /// Shares of the documents, from 0 to 1, at whose visit tree, baseline and exact search are compared
-    #[arg(long, value_delimiter = ',', value_parser = |at: &str| fraction(at, Some(1.0)), default_values_t = evaluation::COMPARED_AT)]
+    /// Shares of the documents, from 0 to 1, at whose visit tree, baseline and exact search are compared;
+    /// 0.05, 0.1 and 0.2 if absent
+    #[arg(long, value_delimiter = ',', value_parser = |at: &str| fraction(at, Some(1.0)))]
     at: Vec<f64>,
     /// Shares of the work of scoring every document at which they are compared; routing through the tree
     /// counts as work too
@@ -104,6 +105,11 @@ fn beam(text: &str) -> Result<usize, String> {
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let dataset = Dataset::open(&args.data)?;
     let index = args.precision.open_read_only(&args.index)?;
+    if !(index.bundle().model().has_encoder() || args.at.is_empty() && args.at_work.is_empty()) {
+        let error =
+            "--at and --at-work compare searches by embeddings of the queries, and the index has no encoder";
+        return Err(Failure::Usage(error.to_owned()));
+    }
     let rerank = args.rerank.as_deref().map(|dir| {
         let reranker = Arc::new(args.precision.open_reranker(dir)?);
         Ok::<_, Failure>(RerankOptions { reranker, depth: args.rerank_depth })
@@ -117,7 +123,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         metrics: args.metrics.clone(),
         relevance_level: RelevanceLevel(args.relevance_level),
         ignore_identical_ids: args.ignore_identical_ids,
-        at: args.at.clone(),
+        at: if args.at.is_empty() { evaluation::COMPARED_AT.to_vec() } else { args.at.clone() },
         at_work: args.at_work.clone(),
     };
     let evaluated = long::run("no figures were written", |on_progress| {

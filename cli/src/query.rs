@@ -13,8 +13,8 @@ use crate::failure::Failure;
 use crate::printing;
 use crate::vector;
 
-/// Most bytes of a file with a vector.
-const MOST_VECTOR_BYTES: u64 = 1 << 20;
+/// Most bytes of a file with a vector: one has at most 65,536 numbers.
+const MOST_VECTOR_BYTES: u64 = 4 << 20;
 
 /// By the names of [`SearchRequest::from_json`], which says what can be combined.
 #[derive(clap::Args, Serialize)]

@@ -119,7 +119,7 @@ fn write_text(
             "the model before the last change was damaged; what could be read of it is kept",
         ),
         (report.manifest_restored, "MANIFEST was damaged and was restored from its copy"),
-        (report.model_restored, "the model was damaged and was restored"),
+        (report.model_restored && !report.tree_lost, "the model was damaged and was restored"),
         (
             report.query_encoder_removed,
             "the query encoder was damaged and is removed; `ehi distil` makes one",

@@ -23,13 +23,14 @@ pub fn numbers(values: &[Value]) -> Option<Vec<f32>> {
 /// Why there is none.
 pub fn take(document: &mut Document, fields: &[String], dim: usize) -> Result<Vec<f32>, String> {
     let metadata = document.metadata.as_mut().and_then(Value::as_object_mut);
-    let found = metadata.and_then(|own| fields.iter().find_map(|field| Some((field, own.remove(field)?))));
+    let taken = |own: &mut serde_json::Map<_, _>, field| own.remove(field).filter(|values| !values.is_null());
+    let found = metadata.and_then(|own| fields.iter().find_map(|field| Some((field, taken(own, field)?))));
     if document.metadata.as_ref().and_then(Value::as_object).is_some_and(serde_json::Map::is_empty) {
         document.metadata = None;
     }
     let usual = fields.last().map(String::as_str).unwrap_or_default();
     let (field, values) = match found {
-        None | Some((_, Value::Null)) => return Err(format!("it has no field `{usual}` with its vector")),
+        None => return Err(format!("it has no field `{usual}` with its vector")),
         Some((field, Value::Array(values))) => (field, values),
         Some((field, _)) => return Err(format!("the field `{field}` {NO_NUMBERS}")),
     };

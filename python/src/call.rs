@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use ehi::{Progress, Tick};
+use ehi::{Progress, Stage, Tick};
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
 use crate::arguments::wrong_type;
-use crate::errors::{StoreError, exception};
+use crate::errors::{CancelledError, StoreError, exception};
 use crate::logs;
 
 /// How often a long call checks for signals and reports progress.
@@ -104,10 +104,24 @@ impl Raised {
         ControlFlow::Break(())
     }
 
-    /// The result of the call: what was raised, also if the call had already finished.
-    fn or<T>(self, py: Python<'_>, result: ehi::Result<T>) -> PyResult<T> {
+    /// The result of the call: what was raised, also if the call had already finished. `done`: documents that
+    /// it has stored or refused, of a call that stores some.
+    fn or<T>(self, py: Python<'_>, result: ehi::Result<T>, done: Option<u64>) -> PyResult<T> {
         logs::hand_over(py)?;
-        self.0.map_or_else(|| result.map_err(|error| exception(py, error)), Err)
+        let ended = |done| {
+            let text = format!("ended after {done} documents of the call, which stay as they were stored");
+            CancelledError::new_err(text)
+        };
+        match (self.0, result) {
+            (Some(raised), _) => {
+                if let (Some(done), None) = (done, raised.cause(py)) {
+                    raised.set_cause(py, Some(ended(done)));
+                }
+                Err(raised)
+            }
+            (None, Err(ehi::Error::Cancelled)) if let Some(done) = done => Err(ended(done)),
+            (None, result) => result.map_err(|error| exception(py, error)),
+        }
     }
 }
 
@@ -119,7 +133,7 @@ pub fn interruptible<T: Send>(
     begin(py)?;
     let mut raised = Raised::default();
     let result = py.detach(|| work(&mut || raised.ask(|_| Ok(true))));
-    raised.or(py, result)
+    raised.or(py, result, None)
 }
 
 /// The callback of a long call of the library.
@@ -162,7 +176,8 @@ impl Listener {
 
 /// Runs a long call. `progress` is called with the stage's name, the amount done, and the total or `None`. An
 /// exception from it ends the call and propagates, as does Ctrl-C. A return value of `False` ends the call
-/// with `CancelledError`. Passing `True` instead shows tqdm bars.
+/// with `CancelledError`. Passing `True` instead shows tqdm bars. If the call stores documents, the exception or
+/// its cause says how many are stored.
 pub fn watched<T: Send>(
     py: Python<'_>,
     progress: Option<Py<PyAny>>,
@@ -170,10 +185,13 @@ pub fn watched<T: Send>(
 ) -> PyResult<T> {
     begin(py)?;
     let listener = Listener::new(py, progress)?;
-    let mut raised = Raised::default();
+    let (mut raised, mut stored) = (Raised::default(), None);
     let result = py.detach(|| {
         let mut told: Option<Instant> = None;
         let mut on_progress = |now: Progress| {
+            if now.stage == Stage::Insert {
+                stored = Some(now.done);
+            }
             let is_last = now.total == Some(now.done);
             if !is_last && told.is_some_and(|told| told.elapsed() < INTERVAL) {
                 return ControlFlow::Continue(());
@@ -184,5 +202,5 @@ pub fn watched<T: Send>(
         work(&mut on_progress)
     });
     let closed = listener.close(py);
-    raised.or(py, result).and_then(|done| closed.map(|()| done))
+    raised.or(py, result, stored).and_then(|done| closed.map(|()| done))
 }

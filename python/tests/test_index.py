@@ -295,6 +295,11 @@ def test_progress_may_cancel_or_raise(empty, documents):
 
     with pytest.raises(RuntimeError, match="from the callback"):
         empty.verify(progress=fails)
+    with pytest.raises(RuntimeError) as raised:
+        empty.add(documents[20:24], progress=fails)
+    assert "documents of the call" in str(raised.value.__cause__)
+    with pytest.raises(ehi.CancelledError, match="ended after . documents of the call"):
+        empty.add(documents[24:28], progress=lambda *_: False)
     empty.compact()
 
 
@@ -327,7 +332,8 @@ def test_ctrl_c_ends_a_long_call(tmp_path, documents):
         print("ready", flush=True)
         try:
             index.add([str(place) for place in range(len(texts))], texts)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
+            print(error.__cause__)
             print("stored", len(index), flush=True)
             index.close()
             sys.exit(7)
@@ -340,6 +346,7 @@ def test_ctrl_c_ends_a_long_call(tmp_path, documents):
     out, _ = process.communicate(timeout=120)
     assert process.returncode == 7, out
     stored = int(out.split()[-1])
+    assert f"ended after {stored} documents of the call" in out
     with ehi.Index.open(tmp_path / "index", read_only=True) as index:
         assert len(index) == stored < 20000
 

@@ -102,8 +102,8 @@ pub enum ModelError {
     Cancelled,
     /// The checksum of a bundle's file differs from that in `ehi.json`.
     #[error(
-        "{} does not match its checksum: it is damaged or was edited; `repair` with the model that an index was \
-         made with restores it there",
+        "{} does not match its checksum: it is damaged or was edited; in an index, `ehi repair` restores it, with \
+         `--model` the model that the index was made with",
         path.display()
     )]
     Checksum {
@@ -173,7 +173,9 @@ pub enum ModelError {
 fn remedy(path: &Path, problem: &str) -> &'static str {
     match path.file_name().is_some_and(|name| name == MANIFEST_FILE) && !problem.starts_with("bundle format")
     {
-        true => "; `ehi repair` restores that of an index, with `--model` the model that it was made with",
+        true => {
+            "; in an index, `ehi repair` restores it, with `--model` the model that the index was made with"
+        }
         false => "",
     }
 }

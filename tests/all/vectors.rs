@@ -295,7 +295,20 @@ fn a_lost_tree_is_said_and_made_again() {
     assert_eq!(said.code, Some(3), "{}{}", said.out, said.err);
     assert!(said.out.contains("LOST: the tree") && said.out.contains("`ehi tune`"), "{}", said.out);
     assert_eq!(own.ids(&["--vector", &own.path("query.json")]), before);
-    assert!(own.run("repair", &[]).ok().starts_with("sound: 300 documents"));
+    assert!(own.run("repair", &["--forget"]).ok().contains("sound: 300 documents"));
     own.run("tune", &["--leaves", "4", "--always"]).ok();
     own.run("verify", &[]).ok();
+}
+
+#[test]
+fn options_of_a_tree_need_an_encoder() {
+    let own = Vectors::new(&[]);
+    own.run("insert", &[&own.file("drinks.jsonl", &drinks())]).ok();
+    for option in ["--at", "--at-work"] {
+        let said = own.run("eval", &[option, "0.1", "--data", text(dataset())]).err;
+        assert!(said.contains(option) && said.contains("no encoder"), "{said}");
+    }
+    // The exported vector of a document that has lost it does not hide another.
+    let lines = [json!({ "_id": "new", "text": "tea", "_vector": null, "vector": [0, 1, 0, 0] })];
+    own.run("insert", &[&own.file("new.jsonl", &lines)]).ok();
 }

@@ -10,7 +10,7 @@ use crate::error::{Error, InputError, Result};
 use crate::index::Index;
 use crate::index::active_model::ActiveModel;
 use crate::lexical::syntax;
-use crate::scan::{Similarity, has_direction};
+use crate::scan::{Similarity, has_direction, norm};
 use crate::store::View;
 
 /// The input of a search: a text, an embedding, or both.
@@ -169,6 +169,9 @@ impl ActiveModel {
     }
 }
 
+/// The scores of larger vectors could be infinite: numbers of stored ones are at most 65,504.
+const MOST_NORM: f64 = 1e18;
+
 /// Whether an embedding can be compared with those of an index of this width and similarity.
 pub(in crate::index) fn check_vector(
     vector: &[f32],
@@ -180,7 +183,7 @@ pub(in crate::index) fn check_vector(
     }
     let is_usable = match similarity {
         Similarity::Cosine => has_direction(vector),
-        Similarity::DotProduct | Similarity::Manhattan => vector.iter().all(|x| x.is_finite()),
+        Similarity::DotProduct | Similarity::Manhattan => norm(vector) < MOST_NORM,
     };
     if is_usable { Ok(()) } else { Err(InputError::BadVector) }
 }

@@ -227,6 +227,10 @@ fn a_vector_of_zeros_is_like_any_other_unless_angles_are_compared() {
         let builder = Index::builder().similarity(similarity);
         let index = builder.create(dir.path().join("index"), &Bundle::for_vectors(DIM).unwrap()).unwrap();
         index.insert_vectors(embedded(50)).unwrap();
+        // Its scores could be infinite, and differences of them no numbers.
+        let huge = index.search_with(&[3e38; DIM], &SearchRequest::default());
+        let is_refused = matches!(huge, Err(Error::Input(InputError::BadVector)));
+        assert_eq!(is_refused, similarity != Similarity::Cosine);
         let zeros = vec![0.0; DIM];
         let zero = (Document::new("zero", "", ""), zeros.clone());
         let stored = index.insert_vectors([zero]).unwrap().inserted;
