@@ -116,11 +116,8 @@ pub fn export(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let index = open_read_only(&args.index)?;
     let has_encoder = index.bundle().model().has_encoder();
     // What a repair put in the place of lost ones.
-    let is_lost = |vector: &[f32]| match index.similarity() {
-        Similarity::Cosine => vector.iter().all(|x| *x == 0.0),
-        Similarity::Manhattan => vector.iter().all(|x| *x == 65_504.0),
-        _ => false,
-    };
+    let of_lost: f32 = if index.similarity() == Similarity::Manhattan { 65_504.0 } else { -0.0 };
+    let is_lost = |vector: &[f32]| vector.iter().all(|x| x.to_bits() == of_lost.to_bits());
     let (mut without_text, mut lost) = (0u64, 0u64);
     let mut write = |documents: Vec<Document>| -> Result<(), Failure> {
         let ids = documents.iter().map(|document| &document.id);
@@ -154,8 +151,8 @@ pub fn export(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
         if lost > 0 {
             tracing::warn!(
                 documents = lost,
-                "some documents lost their vectors to damage: they are exported without, and `ehi insert` refuses \
-                 these until they have vectors"
+                "some documents lost their vectors to damage and are exported without them; add vectors to these \
+                 lines before `ehi insert`"
             );
         }
         return Ok(());

@@ -56,11 +56,17 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let dropped = undecided == Undecided::Drop && report.undecided > 0;
     printing::report(out, *json, &report, |out| {
         write_text(out, index, &report, dropped)?;
+        if bundle.is_some() && !(report.model_restored || report.previous_model_repaired) {
+            writeln!(out, "the model is sound: --model and --dim were not needed")?;
+        }
         if args.forget { write_forgotten(out, &report) } else { Ok(()) }
     })?;
     let of_documents = report.lost + report.lost_embeddings + report.lost_commits;
     let of_others = report.lost_judgments + report.lost_judgment_commits + report.lost_previous_embeddings;
-    let is_gone = report.judgments_set_aside || report.previous_model_set_aside || report.tree_lost;
+    let is_gone = report.judgments_set_aside
+        || report.previous_model_set_aside
+        || report.tree_lost
+        || report.previous_tree_lost;
     match of_documents + of_others {
         0 if !is_gone && !dropped => Ok(()),
         _ => {
@@ -92,7 +98,7 @@ fn write_text(
             "LOST: ",
             report.lost_previous_embeddings,
             "embedding",
-            "of the model before the last change cannot be read; `ehi rollback` names the documents",
+            "of the model before the last change cannot be read; a rollback brings those documents back without",
         ),
         ("LOST: ", dropped, "document", "dropped, though only some had been deleted"),
         ("", report.undecided_judgments, "judgment", "may have been forgotten before"),
@@ -114,6 +120,7 @@ fn write_text(
             "LOST: the model before the last change, which was damaged and is set aside; `ehi rollback` cannot \
              return to it",
         ),
+        (report.previous_tree_lost, "LOST: the tree of the model before the last change"),
         (
             report.previous_model_repaired,
             "the model before the last change was damaged; what could be read of it is kept",

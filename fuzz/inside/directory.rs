@@ -145,7 +145,7 @@ fn repair(dir: &Path, options: StoreOptions) -> Result<()> {
             Anew {
                 compute: &mut compute,
                 encodes: true,
-                elsewhere: &mut |_| None,
+                elsewhere: &mut |_, _| None,
                 lexer: Some(&terms::WordLexer),
             },
             &mut || Ok(()),

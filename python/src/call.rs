@@ -176,8 +176,8 @@ impl Listener {
 
 /// Runs a long call. `progress` is called with the stage's name, the amount done, and the total or `None`. An
 /// exception from it ends the call and propagates, as does Ctrl-C. A return value of `False` ends the call
-/// with `CancelledError`. Passing `True` instead shows tqdm bars. If the call stores documents, the exception or
-/// its cause says how many are stored.
+/// with `CancelledError`. Passing `True` instead shows tqdm bars. If the call stores documents, the exception
+/// or its cause says how many are stored.
 pub fn watched<T: Send>(
     py: Python<'_>,
     progress: Option<Py<PyAny>>,

@@ -345,6 +345,9 @@ impl Index {
             let of_before = || before.measured().fusion.clone().filter(|_| keeps_embeddings);
             self.take_fusion_over(learned.or_else(of_before), &next);
         }
+        let filled = next.view().generation().0;
+        let noted = next.measure(&*self.root.backend(), |measured| measured.filled = Some(filled));
+        self.attempted(noted, "a repair will not take lost embeddings from the kept model");
         if keeps_embeddings {
             let copied = before.copy_vectors(&*self.root.backend(), &dir, next.bundle.hash());
             self.attempted(copied, "the vectors of judged questions are made again");

@@ -30,6 +30,10 @@ pub(super) struct Measurements {
     /// How scores by embeddings and by words are combined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fusion: Option<KeptFusion>,
+    /// The generation of the store with which the model went into service: documents of that generation, or
+    /// before, have the embeddings that the model before it has, if both have the same encoder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filled: Option<u64>,
     /// What made the embeddings of the store. A kind is recorded before its first embedding, so the set never
     /// lists too little. It may list too much: embeddings that a crash kept from being stored, or documents
     /// deleted since.

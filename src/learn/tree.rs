@@ -207,20 +207,26 @@ impl Index {
         config.losses.weights.balance = 0.02;
         let dim = serving.model().dim();
         let documents = options.documents(dim).min(view.live_rows());
-        let by_rule = config.shape(documents)?.leaves();
-        config.tree.branching_factor = Some(options.checked_leaves(by_rule, documents)?);
+        let leaves = |documents| options.checked_leaves(config.shape(documents)?.leaves(), documents);
+        leaves(documents)?;
 
         let asked = self.asked(MOST_QUESTIONS)?;
         let sample = Sample::draw(&serving, &view, documents, options, &asked, on_progress)?;
         let collection = view.live_rows();
         drop(view);
         let Sample { documents, embedded, held_out } = sample;
+        // Those with a direction, which may be few.
+        if documents.len() < FEWEST_DOCUMENTS {
+            let (documents, least) = (documents.len(), FEWEST_DOCUMENTS);
+            return Err(InputError::TooFewToTune { documents, least }.into());
+        }
+        let leaves = leaves(documents.len())?;
+        config.tree.branching_factor = Some(leaves);
         config.schedule.indexer_epochs = options.passes(documents.len() + embedded.queries.len() / dim);
         let rows = embedded.documents.clone();
         let set = TrainingSet { documents, ..TrainingSet::default() };
         let texts = Texts::without_tokens(set.documents.len(), embedded.queries.len() / dim);
-        let leaves = config.shape(set.documents.len())?.leaves() as usize;
-        let start = init::k_means(&rows, dim, leaves, options.seed, on_progress)?;
+        let start = init::k_means(&rows, dim, leaves as usize, options.seed, on_progress)?;
         // The tree starts from more even lists and is compared with plain k-means.
         let even = start.clone().balanced(&rows, dim, SIZE_PENALTY, options.seed);
         let given = GivenEmbeddings { texts, embedded, collection, centroids: even.centroids };

@@ -75,11 +75,11 @@ impl Similarity {
     }
 
     /// Every number of an embedding that stands for a lost one: its product with everything is 0, or it is as
-    /// far from everything as can be stored.
+    /// far from everything as can be stored. A negative zero, because a caller's zeros are positive.
     pub(crate) fn of_lost(self) -> f16 {
         match self {
             Self::Manhattan => f16::MAX,
-            Self::Cosine | Self::DotProduct => f16::ZERO,
+            Self::Cosine | Self::DotProduct => f16::NEG_ZERO,
         }
     }
 

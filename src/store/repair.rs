@@ -65,8 +65,8 @@ pub(crate) struct Anew<'a, E> {
     pub(crate) compute: Compute<'a, E>,
     /// Whether it can encode texts.
     pub(crate) encodes: bool,
-    /// The embedding of a document with this title and text in another store.
-    pub(crate) elsewhere: &'a mut dyn FnMut(&Document) -> Readable,
+    /// The embedding in another store of a document that was inserted in this generation.
+    pub(crate) elsewhere: &'a mut dyn FnMut(&Document, Generation) -> Readable,
     /// Needed if rows have posting lists of terms.
     pub(crate) lexer: Option<&'a dyn Lexer>,
 }
@@ -332,14 +332,15 @@ impl Repair {
                 let mut own = own.filter(|own| own.iter().all(|x| x.is_finite())).map(<[f16]>::to_vec);
                 let is_lost = own.is_none() && (document.is_empty() || !anew.encodes);
                 if is_lost {
-                    own = (anew.elsewhere)(&document);
-                    self.report.embeddings_of_previous += u64::from(own.is_some());
+                    own = (anew.elsewhere)(&document, segment.created_at(head)?);
                 }
-                if is_lost && own.is_none() {
-                    self.report.lost_embeddings += 1;
-                    note_id(&mut self.report.lost_embedding_ids, Some(&document.id));
-                } else {
-                    self.report.recomputed += 1;
+                match (is_lost, &own) {
+                    (false, _) => self.report.recomputed += 1,
+                    (true, Some(_)) => self.report.embeddings_of_previous += 1,
+                    (true, None) => {
+                        self.report.lost_embeddings += 1;
+                        note_id(&mut self.report.lost_embedding_ids, Some(&document.id));
+                    }
                 }
                 known.push(head);
                 documents.push(document);

@@ -17,6 +17,8 @@ pub struct RepairReport {
     pub previous_model_repaired: bool,
     /// Whether the previous model was damaged beyond repair, and was set aside: there is no rollback to it.
     pub previous_model_set_aside: bool,
+    /// Whether the tree of the previous model is lost.
+    pub previous_tree_lost: bool,
     /// Documents whose embedding in the previous model is lost for good: it has no encoder, and the present
     /// model other embeddings.
     pub lost_previous_embeddings: u64,
@@ -46,7 +48,7 @@ pub struct RepairReport {
     pub documents: u64,
     /// Documents of damaged segments that could be read.
     pub recovered: u64,
-    /// How many of them had their embedding or leaves recomputed.
+    /// How many of them had their embedding or leaves recomputed, apart from the next.
     pub recomputed: u64,
     /// How many of them have their embedding from the previous model.
     pub embeddings_of_previous: u64,

@@ -287,10 +287,11 @@ fn a_lost_tree_is_said_and_made_again() {
     own.run("insert", &["--vector", "vector", &own.file("lines.jsonl", &lines)]).ok();
     own.run("tune", &["--leaves", "4", "--always"]).ok();
     let before = own.ids(&["--vector", &own.file("query.json", &[json!([1, 2, 3, 1])])]);
+    assert!(own.run("repair", &["--dim", "4"]).ok().contains("were not needed"));
     fs::write(own.path("index/models/2/model/indexer.safetensors"), "short").unwrap();
     assert!(own.run("stats", &[]).failure().contains("`ehi repair`"));
     let said = own.run("repair", &["--dim", "5"]);
-    assert!(said.failure().contains("made with model"));
+    assert!(said.failure().contains("vectors of 4 numbers, not of 5"));
     let said = own.run("repair", &[]);
     assert_eq!(said.code, Some(3), "{}{}", said.out, said.err);
     assert!(said.out.contains("LOST: the tree") && said.out.contains("`ehi tune`"), "{}", said.out);

@@ -22,12 +22,12 @@ use super::root::{Restored, Root, kind, restore};
 use crate::disk::{Backend, names};
 use crate::document::Document;
 use crate::error::Result;
+use crate::ids::Generation;
 use crate::lexical::Analyzer;
 use crate::model::{Bundle, EncoderPrecision, LoadOptions};
 use crate::progress::{OnProgress, Progress, Stage};
 use crate::scan::Similarity;
 use crate::store::{Anew, EncodedBy, Readable, Repair, RepairReport, StoreError, StoreOptions, Undecided};
-use kept::Kept;
 use model::Place;
 
 /// Options of [`Index::repair`].
@@ -56,10 +56,10 @@ impl Index {
     /// In damaged segments, every document whose text matches its checksum is kept; a damaged embedding is
     /// recomputed from the text, in the precision of the others, even if it was given, and so are its leaves.
     /// Where there is no text or no encoder, the embedding is taken from the model before the last change, if
-    /// that has the document with the same text and no other encoder. Otherwise the document is kept without
-    /// its embedding ([`RepairReport::lost_embeddings`]). The model before the last change is repaired in the
-    /// same way, and set aside if it is beyond repair. So are unusable measurements of the model. Damaged
-    /// files are never removed: they are moved to the folder `damaged` of the index, until
+    /// that has no other encoder and the document was not stored again since. Otherwise the document is kept
+    /// without its embedding ([`RepairReport::lost_embeddings`]). The model before the last change is
+    /// repaired in the same way, and set aside if it is beyond repair. So are unusable measurements of the
+    /// model. Damaged files are never removed: they are moved to the folder `damaged` of the index, until
     /// [`RepairOptions::forget`]. A sound index is left as it is; unsealed changes stay in the log.
     ///
     /// No other handle may have the index open for writing. Progress is in documents written; the callback
@@ -90,20 +90,20 @@ impl Index {
         let dir = root.model_dir(root.current().serving);
         let serving = Repair::begin_on(backend, &dir, StoreOptions::default());
         let mut serving = serving.map_err(without_manifest)?;
-        // First, so that changes to documents are always reported.
-        repair_judgments(&root, options.undecided, &mut serving.report)?;
-        let load = LoadOptions::new().encoder_precision(precision(&serving, &*root.backend(), &dir));
-        let kept = Kept::repair(&root, on_progress)?;
+        let measured = measurements(&serving, &*root.backend(), &dir);
+        let load = LoadOptions::new().encoder_precision(precision(&measured));
         let place = Place { root: &root, number: root.current().serving };
-        let model = model::restore(&mut serving, place, options.bundle.as_ref(), load)?;
-        let mut elsewhere = kept.embeddings(&root, model.bundle());
-        let undecided = options.undecided;
-        let mut report = finish(serving, model.bundle(), &mut elsewhere, undecided, on_progress)?;
+        let given = options.bundle.as_ref();
+        let model = model::restore(&mut serving, place, given, load)?;
+        let mut elsewhere = kept::embeddings(&root, model.bundle(), measured.filled);
+        let mut report = finish(serving, model.bundle(), &mut elsewhere, options.undecided, on_progress)?;
         drop(elsewhere);
         let bundle = model.put_in_place(place, load, &mut report, on_progress)?;
         report.current_restored = was_damaged;
         report.set_aside.extend(set_aside);
-        kept.settle(&root, &bundle, &mut report)?;
+        // After the documents: what it loses is reported, which an error would prevent.
+        kept::repair(&root, &bundle, given, &mut report, on_progress)?;
+        repair_judgments(&root, options.undecided, &mut report)?;
         settle_measured(&root, load, &mut report)?;
         if options.forget && report.was_sound() {
             report.forgotten = forget(&*root.backend(), root.dir(), &root.current())?;
@@ -112,17 +112,21 @@ impl Index {
     }
 }
 
-/// The precision in which the encoder made the embeddings of a store; f32 if it is unknown, or if both were
-/// used.
-fn precision(repair: &Repair, backend: &dyn Backend, dir: &Path) -> EncoderPrecision {
+/// What is known of the store in `dir` and its model.
+fn measurements(repair: &Repair, backend: &dyn Backend, dir: &Path) -> Measurements {
     let origin = (repair.config().model_hash.to_string(), repair.store_id());
     match measured::read(backend, dir) {
-        Ok(Some(Content { of, measured: Measurements { encoded_by: by, .. } }))
-            if of == origin && by.contains(&EncodedBy::Int8) && !by.contains(&EncodedBy::F32) =>
-        {
-            EncoderPrecision::Int8
-        }
-        _ => EncoderPrecision::F32,
+        Ok(Some(Content { of, measured })) if of == origin => measured,
+        _ => Measurements::default(),
+    }
+}
+
+/// The precision in which the encoder made the embeddings of a store; f32 if it is unknown, or if both were
+/// used.
+fn precision(Measurements { encoded_by: by, .. }: &Measurements) -> EncoderPrecision {
+    match by.contains(&EncodedBy::Int8) && !by.contains(&EncodedBy::F32) {
+        true => EncoderPrecision::Int8,
+        false => EncoderPrecision::F32,
     }
 }
 
@@ -178,7 +182,7 @@ fn repair_judgments(root: &Root, undecided: Undecided, report: &mut RepairReport
     };
     let again = &mut |documents: Vec<Document>, _| Ok(documents.into_iter().map(placed).collect());
     let undecided = if undecided == Undecided::Refuse { Undecided::Keep } else { undecided };
-    let anew = Anew { compute: again, encodes: true, elsewhere: &mut |_| None, lexer: None };
+    let anew = Anew { compute: again, encodes: true, elsewhere: &mut |_, _| None, lexer: None };
     let own = within(repair.run::<StoreError>(undecided, anew, &mut || Ok(())))?;
     report.judgments_damaged = !own.was_sound();
     report.lost_judgments = own.lost;
@@ -197,7 +201,7 @@ fn repair_judgments(root: &Root, undecided: Undecided, report: &mut RepairReport
 fn finish(
     repair: Repair,
     bundle: &Bundle,
-    elsewhere: &mut dyn FnMut(&Document) -> Readable,
+    elsewhere: &mut dyn FnMut(&Document, Generation) -> Readable,
     undecided: Undecided,
     on_progress: &mut OnProgress<'_>,
 ) -> Result<RepairReport> {

@@ -9,7 +9,7 @@ use super::super::aside::set_aside;
 use super::super::ingest::Ingest;
 use super::super::root::{Root, kind};
 use crate::disk::names;
-use crate::error::{Error, Result};
+use crate::error::{Error, InputError, Result};
 use crate::model::{Bundle, LoadOptions, ModelStore, REPORT_FILE, has_encoder_files};
 use crate::progress::{OnProgress, Progress, Stage};
 use crate::store::{Repair, RepairReport, Store, StoreError, StoreOptions};
@@ -78,10 +78,13 @@ pub(super) fn restore(
     };
     let other = given.unwrap_or(&made);
     if suits(other) && other.model().dim() == dim {
-        tracing::warn!(%index, %error, "the model is damaged, and its tree is lost");
+        tracing::warn!(%index, %error, "the model is damaged and its tree is lost");
         return Ok(Model::OtherTree(other.clone()));
     }
     match given {
+        Some(given) if !given.model().has_encoder() && given.model().dim() != dim => {
+            Err(InputError::WidthMismatch { index: dim, given: given.model().dim() }.into())
+        }
         Some(given) => check_model(expected, given.hash()).and(Err(error)),
         None => Err(error),
     }
@@ -128,6 +131,8 @@ impl Model {
         let (similarity, passages) = (store.config().similarity()?, store.config().passages);
         let ingest = Ingest { bundle: &bundle, similarity, analyzer: None, passages };
         let shape = bundle.model().indexer.shape();
+        // Those in the log, too, are then in a segment.
+        (report.documents, report.waiting_documents) = (store.read().live() as u64, 0);
         let mut done = 0;
         store.replace_tree(
             bundle.hash(),

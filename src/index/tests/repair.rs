@@ -66,23 +66,62 @@ fn repair(path: &Path) -> RepairReport {
 #[cfg(feature = "train")]
 #[test]
 fn a_lost_embedding_is_taken_from_the_kept_model() {
+    [false, true].into_iter().for_each(check_that_lost_embeddings_are_taken);
+}
+
+/// `is_damaged`: the kept model, which is set aside then.
+#[cfg(feature = "train")]
+fn check_that_lost_embeddings_are_taken(is_damaged: bool) {
     let (dir, index) = made(400);
     index.tune(&into(8)).unwrap();
-    // Known to the model in service alone.
+    // Known to the model in service alone: another document, and another vector for the same text.
     index.insert_vectors(embedded(401).skip(400)).unwrap();
+    let ((again, _), (_, vector)) = (embedded(8).nth(7).unwrap(), embedded(9).nth(8).unwrap());
+    index.insert_vectors([(again, vector)]).unwrap();
     index.compact().unwrap();
-    let before = index.vectors(["d7", "d399"]).unwrap();
+    let before = index.vectors(["d8", "d399"]).unwrap();
+    // The kept model's store is enough.
+    let kept = dir.path().join("index/models/1/model").join(MANIFEST_FILE);
+    if is_damaged {
+        fs::write(kept, "{").unwrap();
+    }
     damage_vectors(index);
     let path = dir.path().join("index");
-    let report = repair(&path);
-    assert_eq!((report.embeddings_of_previous, report.lost), (400, 0), "{report:?}");
-    assert_eq!(report.lost_embedding_ids, ["d400"]);
+    let mut report = repair(&path);
+    assert_eq!((report.embeddings_of_previous, report.lost), (399, 0), "{report:?}");
+    report.lost_embedding_ids.sort();
+    assert_eq!(report.lost_embedding_ids, ["d400", "d7"]);
     let index = Index::open(&path).unwrap();
-    assert_eq!(index.vectors(["d7", "d399"]).unwrap(), before);
-    assert!(index.verify().unwrap().problems.is_empty());
-    index.rollback().unwrap();
-    assert_eq!(index.vectors(["d7", "d399"]).unwrap(), before);
-    assert!(index.verify().unwrap().problems.is_empty());
+    assert_eq!(index.vectors(["d8", "d399"]).unwrap(), before);
+    assert!(index.verify().unwrap().is_sound());
+    assert_eq!(report.previous_model_set_aside, is_damaged);
+    if !is_damaged {
+        index.rollback().unwrap();
+        assert_eq!(index.vectors(["d8", "d399"]).unwrap(), before);
+        assert!(index.verify().unwrap().is_sound());
+    }
+}
+
+#[cfg(feature = "train")]
+#[test]
+fn an_index_without_embeddings_cannot_be_tuned() {
+    for similarity in [Similarity::Cosine, Similarity::DotProduct] {
+        let dir = in_memory().unwrap();
+        let path = dir.path().join("index");
+        let builder = Index::builder().similarity(similarity);
+        let index = builder.create(&path, &Bundle::for_vectors(DIM).unwrap()).unwrap();
+        index.insert_vectors(embedded(400)).unwrap();
+        index.flush().unwrap();
+        damage_vectors(index);
+        assert_eq!(repair(&path).lost_embeddings, 400);
+        let index = Index::open(&path).unwrap();
+        let few = |result| matches!(result, Err(Error::Input(InputError::TooFewToTune { .. })));
+        assert!(few(index.tune(&into(8))));
+        index.insert_vectors(embedded(6)).unwrap();
+        assert!(few(index.tune(&into(8))));
+        index.insert_vectors(embedded(400)).unwrap();
+        assert_eq!(index.tune(&into(8)).unwrap().leaves, 8);
+    }
 }
 
 #[test]
@@ -93,11 +132,17 @@ fn a_kept_model_keeps_what_can_be_read() {
     // In a second segment.
     index.insert_vectors(embedded(90).skip(70)).unwrap();
     index.flush().unwrap();
-    index.reencode(&Bundles::new().a).unwrap();
+    let bundles = Bundles::new();
+    index.reencode(&bundles.a).unwrap();
     damage_vectors_of(&kept.store.path().join(disk::names::SEGMENTS));
-    drop((index, kept));
     let path = dir.path().join("index");
-    let report = repair(&path);
+    fs::write(path.join("models/2/model").join(MANIFEST_FILE), "{").unwrap();
+    drop((index, kept));
+    // It fails before it repairs anything.
+    let error = Index::repair(&path, &RepairOptions::default(), &mut no_progress).unwrap_err();
+    assert!(matches!(error, Error::Model(_)), "{error}");
+    let given = RepairOptions { bundle: Some(bundles.a.clone()), ..RepairOptions::default() };
+    let report = Index::repair(&path, &given, &mut no_progress).unwrap();
     assert!(report.previous_model_repaired && !report.previous_model_set_aside, "{report:?}");
     assert_eq!(report.lost_previous_embeddings, 70, "{report:?}");
     assert_eq!((report.lost, report.lost_embeddings, report.damaged_segments), (0, 0, 0));
@@ -130,6 +175,7 @@ fn an_index_without_an_encoder_outlives_its_tree() {
         let report = repair(&path);
         assert!(report.tree_lost && report.model_restored, "{report:?}");
         assert_eq!((report.lost, report.lost_embeddings, report.damaged_segments), (0, 0, 0), "{report:?}");
+        assert_eq!((report.documents, report.waiting_documents), (410, 0));
         let index = Index::open(&path).unwrap();
         assert!(!index.bundle().has_tree() && index.verify().unwrap().problems.is_empty());
         assert_eq!((index.len(), index.vectors(["d7", "d409"]).unwrap()), (410, before));
@@ -176,7 +222,14 @@ fn a_model_without_a_list_is_replaced_by_one_of_the_same_width() {
     let of_width = |dim| given(Bundle::for_vectors(dim).unwrap());
     for options in [RepairOptions::default(), of_width(DIM + 1), given(Bundles::new().a.clone())] {
         let error = Index::repair(&path, &options, &mut no_progress).unwrap_err();
-        assert!(matches!(error, Error::Model(_) | Error::Input(InputError::ModelMismatch { .. })), "{error}");
+        assert!(
+            matches!(
+                error,
+                Error::Model(_)
+                    | Error::Input(InputError::ModelMismatch { .. } | InputError::WidthMismatch { .. })
+            ),
+            "{error}"
+        );
     }
     let report = Index::repair(&path, &of_width(DIM), &mut no_progress).unwrap();
     assert!(report.tree_lost, "{report:?}");

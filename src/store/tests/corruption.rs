@@ -164,7 +164,7 @@ fn a_manifest_that_was_put_back_removes_nothing() {
                 Anew {
                     compute: &mut compute,
                     encodes: true,
-                    elsewhere: &mut |_| None,
+                    elsewhere: &mut |_, _| None,
                     lexer: Some(&terms::WordLexer),
                 },
                 &mut || Ok(()),

@@ -40,7 +40,7 @@ fn repaired(dir: &Path) -> RepairReport {
             Anew {
                 compute: &mut compute,
                 encodes: true,
-                elsewhere: &mut |_| None,
+                elsewhere: &mut |_, _| None,
                 lexer: Some(&terms::WordLexer),
             },
             &mut || Ok(()),

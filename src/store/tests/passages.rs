@@ -156,7 +156,7 @@ fn damaged_segments_are_repaired_with_their_passages() {
             let anew = Anew {
                 compute: &mut compute,
                 encodes: true,
-                elsewhere: &mut |_| None,
+                elsewhere: &mut |_, _| None,
                 lexer: Some(&terms::WordLexer),
             };
             let report = repair.unwrap().run(Undecided::Refuse, anew, &mut || Ok(())).unwrap();
@@ -194,7 +194,7 @@ fn rows_of_undamaged_pages_are_kept() {
     let anew = Anew {
         compute: &mut compute,
         encodes: true,
-        elsewhere: &mut |_| None,
+        elsewhere: &mut |_, _| None,
         lexer: Some(&terms::WordLexer),
     };
     let report = repair.unwrap().run(Undecided::Refuse, anew, &mut || Ok(())).unwrap();

@@ -101,7 +101,7 @@ fn repair_on(backend: Arc<dyn Backend>, dir: &Path) -> Result<RepairReport> {
         Anew {
             compute: &mut compute,
             encodes: true,
-            elsewhere: &mut |_| None,
+            elsewhere: &mut |_, _| None,
             lexer: Some(&terms::WordLexer),
         },
         &mut || Ok(()),

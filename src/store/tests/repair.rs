@@ -50,7 +50,7 @@ fn repair(dir: &Path, undecided: Undecided) -> Result<RepairReport> {
         Anew {
             compute: &mut compute,
             encodes: true,
-            elsewhere: &mut |_| None,
+            elsewhere: &mut |_, _| None,
             lexer: Some(&terms::WordLexer),
         },
         &mut || Ok(()),
@@ -334,7 +334,7 @@ fn a_repair_that_fails_anywhere_can_be_done_again() {
                 Anew {
                     compute: &mut compute,
                     encodes: true,
-                    elsewhere: &mut |_| None,
+                    elsewhere: &mut |_, _| None,
                     lexer: Some(&terms::WordLexer),
                 },
                 &mut || Ok(()),
