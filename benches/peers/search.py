@@ -155,19 +155,20 @@ class HnswRabitq:
 
 
 class Glass:
-    """HNSW of Glass over bytes; its file is the graph alone, to which the bytes are added."""
+    """HNSW of Glass over numbers of 4 or 8 bits, refined from f16; its file is the graph alone, to which these are added."""
 
     def __init__(self, documents, arguments):
         import glass
 
         glass.set_num_threads(1)
-        graph = glass.Index("HNSW", "IP", quant="SQ8U", R=32, L=200).build(documents)
-        self.index = glass.Searcher(graph, documents, "IP", "SQ8U")
-        self.index.optimize(1)
         path = arguments.work / f"{arguments.name}.index"
         path.mkdir(exist_ok=True)
+        graph = glass.Index("HNSW", "IP", quant="SQ8U", R=32, L=200).build(documents)
         graph.save(str(path / "graph"))
-        (path / "bytes").write_bytes(bytes(documents.size))
+        bits = 4 if arguments.serve == "glass4" else 8
+        (path / "numbers").write_bytes(bytes(documents.size * (bits + 16) // 8))
+        self.index = glass.Searcher(graph, documents, "IP", f"SQ{bits}U", "FP16")
+        self.index.optimize(1)
         self.steps = EF
 
     def search(self, query, k, step):
@@ -199,14 +200,14 @@ class Lance:
 
 PEERS = {
     "ivf": Faiss, "ivfpq": Faiss, "scann": Scann, "hnswlib": Hnswlib, "usearch": Usearch, "lancedb": Lance,
-    "symphony": Symphony, "symphony8": Symphony, "hnsw-rabitq": HnswRabitq, "glass": Glass,
+    "symphony": Symphony, "symphony8": Symphony, "hnsw-rabitq": HnswRabitq, "glass8": Glass, "glass4": Glass,
 }
 OF_LISTS = ("ivf", "ivfpq", "scann")
 NAMES = {
     "ivf": "Faiss IVF, f16", "ivfpq": "Faiss IVF-PQ fast scan, refined", "scann": "ScaNN", "hnswlib": "hnswlib, f32",
     "usearch": "usearch, f16", "lancedb": "LanceDB IVF-PQ, refined", "arroy": "arroy, f32",
     "symphony": "SymphonyQG, f32", "symphony8": "SymphonyQG, 8 bits", "hnsw-rabitq": "HNSW-RaBitQ, 9 bits, no vectors",
-    "glass": "Glass HNSW, 8 bits",
+    "glass8": "Glass HNSW, 8 bits, refined", "glass4": "Glass HNSW, 4 bits, refined",
 }
 
 

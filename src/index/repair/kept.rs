@@ -1,5 +1,6 @@
 //! Repair of the model before the last change, whose store may have embeddings that the serving one lost.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,16 +10,19 @@ use half::f16;
 use super::super::aside::set_aside;
 use super::super::change::row_of_texts;
 use super::super::insert::stored_rows;
+use super::super::measured;
 use super::super::root::{Current, Root, kind};
 use super::model::{self, Model, Place};
 use super::{finish, measurements, precision};
-use crate::disk::names;
+use crate::disk::{Backend, names};
 use crate::document::Document;
 use crate::error::{Error, Result};
 use crate::ids::Generation;
-use crate::model::{Bundle, INDEXER_FILE, LoadOptions, ModelError, has_encoder_files};
+use crate::model::{Bundle, INDEXER_FILE, LoadOptions, ModelError};
 use crate::progress::OnProgress;
-use crate::store::{Damage, Readable, Repair, RepairReport, Store, StoreError, StoreOptions, Undecided};
+use crate::store::{
+    Damage, EncodedBy, Readable, Repair, RepairReport, Store, StoreError, StoreOptions, Undecided,
+};
 
 /// The embeddings of the kept model's store that are also those of a model that went into service in the
 /// generation `filled` of its own store: later documents may have others.
@@ -28,7 +32,7 @@ pub(super) fn embeddings(
     filled: Option<u64>,
 ) -> impl FnMut(&Document, Generation) -> Readable {
     let dir = root.current().kept.zip(filled).map(|(number, _)| root.model_dir(number));
-    let dir = dir.filter(|dir| has_encoder_of(&dir.join(names::BUNDLE), of));
+    let dir = dir.filter(|dir| has_encoder_of(&*root.backend(), dir, of));
     let store = dir.and_then(|dir| Store::open_read_only(dir).ok());
     let store = store.filter(|store| store.config().dim as usize == of.model().dim());
     move |document, inserted| {
@@ -37,11 +41,16 @@ pub(super) fn embeddings(
     }
 }
 
-/// Whether the model in a folder, which may be damaged, has the encoder of another one.
-fn has_encoder_of(folder: &Path, other: &Bundle) -> bool {
-    match LoadOptions::new().lazy_encoder(true).bundle(folder) {
+/// Whether the model in `dir`, which may be damaged, has the encoder of another one.
+fn has_encoder_of(backend: &dyn Backend, dir: &Path, other: &Bundle) -> bool {
+    match LoadOptions::new().lazy_encoder(true).bundle(dir.join(names::BUNDLE)) {
         Ok(own) => own.has_encoder_of(other),
-        Err(_) => !other.model().has_encoder() && !has_encoder_files(folder),
+        // One without an encoder has the embeddings that it was given.
+        Err(_) if !other.model().has_encoder() => {
+            let measured = measured::read(backend, dir).ok().flatten().map(|own| own.measured.encoded_by);
+            measured == Some(BTreeSet::from([EncodedBy::Given]))
+        }
+        Err(_) => false,
     }
 }
 
