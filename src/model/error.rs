@@ -103,7 +103,7 @@ pub enum ModelError {
     /// The checksum of a bundle's file differs from that in `ehi.json`.
     #[error(
         "{} does not match its checksum: it is damaged or was edited; in an index, `ehi repair` restores it, with \
-         `--model` the model that the index was made with",
+         `--model` or `--dim` of the model that the index was made with",
         path.display()
     )]
     Checksum {
@@ -174,7 +174,7 @@ fn remedy(path: &Path, problem: &str) -> &'static str {
     match path.file_name().is_some_and(|name| name == MANIFEST_FILE) && !problem.starts_with("bundle format")
     {
         true => {
-            "; in an index, `ehi repair` restores it, with `--model` the model that the index was made with"
+            "; in an index, `ehi repair` restores it, with `--model` or `--dim` of the model that the index was made with"
         }
         false => "",
     }

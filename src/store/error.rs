@@ -287,7 +287,7 @@ pub enum Damage {
     },
     /// Bytes that are not a whole commit, before whole ones.
     #[error(
-        "the bytes from offset {offset} on are no whole commit, and {commits} whole ones come after them"
+        "the bytes from offset {offset} on are not a whole commit, and {commits} whole ones come after them"
     )]
     Gap {
         /// The offset of these bytes.

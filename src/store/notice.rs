@@ -10,7 +10,7 @@ use super::error::{Damage, LockHolder};
 pub enum Notice {
     /// Unflushed commits wait in the log. An active writer flushes them; without one, the next handle that
     /// opens the index for writing takes them over. Read-only handles do not show them.
-    #[error("{count} {of} in {commits} commits {}", waiting_for(writer.as_ref()))]
+    #[error("{count} {of} in {} {}", counted(*commits), waiting_for(writer.as_ref()))]
     Waiting {
         /// Number of commits.
         commits: u64,
@@ -64,7 +64,7 @@ pub enum Notice {
         directory: String,
     },
     /// When this handle was opened, it took over commits from the log that an earlier handle did not flush.
-    #[error("{count} {of} in {commits} commits that were not flushed were brought back from the log")]
+    #[error("{count} {of} in {} that were not flushed were brought back from the log", counted(*commits))]
     TakenOver {
         /// Number of commits.
         commits: u64,
@@ -147,12 +147,16 @@ fn waiting_for(writer: Option<&LockHolder>) -> String {
     }
 }
 
+fn counted(commits: u64) -> String {
+    if commits == 1 { "1 commit".to_owned() } else { format!("{commits} commits") }
+}
+
 fn torn(offset: u64, bytes: u64) -> String {
     match bytes {
         0 => format!("was cut short behind offset {offset}"),
         _ => format!(
-            "ends in {bytes} bytes from offset {offset} on that are no whole commit: one that was cut off \
-             before it was acknowledged, or damage of the last one"
+            "ends in {bytes} bytes, from offset {offset} on, that are not a whole commit: either a commit was cut \
+             off before it was acknowledged, or the last one is damaged"
         ),
     }
 }
