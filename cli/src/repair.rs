@@ -89,7 +89,7 @@ fn write_text(
             "LOST: ",
             report.lost_embeddings,
             "embedding",
-            "cannot be made again; words and filters find the documents: insert them again with their vectors",
+            "cannot be made again; texts and metadata are kept: insert the documents again with their vectors",
         ),
         ("LOST: ", report.lost_commits, "group", "of documents in the log cannot be read; insert them again"),
         ("LOST: ", report.lost_judgments, "judgment", "cannot be read"),
@@ -158,6 +158,13 @@ fn write_text(
     report.lost_ids.iter().try_for_each(|id| writeln!(out, "lost: {}", escaped(id)))?;
     let mut without = report.lost_embedding_ids.iter();
     without.try_for_each(|id| writeln!(out, "without embedding: {}", escaped(id)))?;
+    let unnamed = report.lost_embeddings.saturating_sub(report.lost_embedding_ids.len() as u64);
+    if unnamed > 0 {
+        writeln!(
+            out,
+            "without embedding: {unnamed} more; `ehi export` warns of them and writes no `_vector`"
+        )?;
+    }
     report.unmeasured.iter().try_for_each(|said| writeln!(out, "{}", escaped(said)))?;
     report.set_aside.iter().try_for_each(|path| writeln!(out, "set aside: {}", printing::path(path)))?;
     let (sound, nothing) = if report.was_sound() { ("sound: ", ", nothing to repair") } else { ("", "") };

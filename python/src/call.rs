@@ -109,7 +109,7 @@ impl Raised {
     fn or<T>(self, py: Python<'_>, result: ehi::Result<T>, done: Option<u64>) -> PyResult<T> {
         logs::hand_over(py)?;
         let ended = |done| {
-            let text = format!("ended after {done} documents of the call, which stay as they were stored");
+            let text = format!("cancelled after {done} documents of the call; those stay stored");
             CancelledError::new_err(text)
         };
         match (self.0, result) {

@@ -298,7 +298,7 @@ def test_progress_may_cancel_or_raise(empty, documents):
     with pytest.raises(RuntimeError) as raised:
         empty.add(documents[20:24], progress=fails)
     assert "documents of the call" in str(raised.value.__cause__)
-    with pytest.raises(ehi.CancelledError, match="ended after . documents of the call"):
+    with pytest.raises(ehi.CancelledError, match="cancelled after . documents of the call"):
         empty.add(documents[24:28], progress=lambda *_: False)
     empty.compact()
 
@@ -346,7 +346,7 @@ def test_ctrl_c_ends_a_long_call(tmp_path, documents):
     out, _ = process.communicate(timeout=120)
     assert process.returncode == 7, out
     stored = int(out.split()[-1])
-    assert f"ended after {stored} documents of the call" in out
+    assert f"cancelled after {stored} documents of the call" in out
     with ehi.Index.open(tmp_path / "index", read_only=True) as index:
         assert len(index) == stored < 20000
 

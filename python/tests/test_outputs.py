@@ -220,6 +220,8 @@ def test_a_wrong_update_changes_nothing(teas):
             teas.update("tea", **wrong)
     with pytest.raises(ehi.InputError, match="neither title nor text"):
         teas.update("tyre", text="")
+    with pytest.raises(ehi.InputError, match="infinite"):
+        teas.update("tea", metadata={"year": float("inf")})
     teas.flush()
     with ehi.Index.open(teas.path, read_only=True, lazy_encoder=True) as reader:
         with pytest.raises(ehi.StoreError) as raised:

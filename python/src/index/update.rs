@@ -70,7 +70,13 @@ impl Index {
         let mut update = DocumentUpdate::default();
         (update.title, update.text) = (string("title", title)?, string("text", text)?);
         if let Some(given) = metadata {
-            let fields = of_data(given, &mut 0).map_err(|error| in_member(py, "metadata", &error))?;
+            let mut infinite = 0;
+            let fields = of_data(given, &mut infinite).map_err(|error| in_member(py, "metadata", &error))?;
+            if infinite > 0 {
+                let error =
+                    "`metadata` has an infinite number, which JSON does not have; None removes a field";
+                return Err(InputError::new_err(error));
+            }
             let Value::Object(fields) = fields else {
                 return Err(wrong_type("metadata", "a dictionary", given));
             };

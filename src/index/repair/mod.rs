@@ -63,7 +63,8 @@ impl Index {
     /// [`RepairOptions::forget`]. A sound index is left as it is; unsealed changes stay in the log.
     ///
     /// No other handle may have the index open for writing. Progress is in documents written; the callback
-    /// may cancel between them: the error is then [`Error::Cancelled`], with the documents as they were.
+    /// may cancel between them: the error is then [`Error::Cancelled`](crate::Error::Cancelled), with the
+    /// documents as they were.
     ///
     /// # Errors
     /// [`StoreError::Locked`]; [`StoreError::Undecided`] if the options have to decide;
