@@ -473,9 +473,10 @@ impl<'a> Filling<'a> {
         tick: &mut Tick<'_>,
     ) -> Result<Vec<Put>> {
         let (ingest, own) = (self.target.ingest(), self.target.view());
-        let kept =
-            |document: &Document| row_of_texts(&own, document)?.map(|row| stored_rows(&own, row)).transpose();
         if !self.keeps_embeddings {
+            let kept = |document: &Document| {
+                row_of_texts(&own, document)?.map(|row| stored_rows(&own, row)).transpose()
+            };
             let rows = documents.iter().map(kept).collect::<Result<_>>()?;
             return ingest.again(documents, rows, true, tick);
         }

@@ -192,11 +192,6 @@ impl Index {
         }
         let serving = self.serving();
         let view = serving.view();
-        // Each passage counts as a document here.
-        if view.live_rows() < FEWEST_DOCUMENTS {
-            let (documents, least) = (view.live_rows(), FEWEST_DOCUMENTS);
-            return Err(InputError::TooFewToTune { documents, least }.into());
-        }
         let mut config = TrainConfig { seed: options.seed, ..TrainConfig::default() };
         config.encoder.trainable_layers = 0;
         config.schedule.epochs = 0;
@@ -207,7 +202,13 @@ impl Index {
         config.losses.weights.balance = 0.02;
         let dim = serving.model().dim();
         let documents = options.documents(dim).min(view.live_rows());
-        let leaves = |documents| options.checked_leaves(config.shape(documents)?.leaves(), documents);
+        // Each passage counts as a document here.
+        let leaves = |documents| -> Result<u32> {
+            if documents < FEWEST_DOCUMENTS {
+                return Err(InputError::TooFewToTune { documents, least: FEWEST_DOCUMENTS }.into());
+            }
+            options.checked_leaves(config.shape(documents)?.leaves(), documents)
+        };
         leaves(documents)?;
 
         let asked = self.asked(MOST_QUESTIONS)?;
@@ -216,10 +217,6 @@ impl Index {
         drop(view);
         let Sample { documents, embedded, held_out } = sample;
         // Those with a direction, which may be few.
-        if documents.len() < FEWEST_DOCUMENTS {
-            let (documents, least) = (documents.len(), FEWEST_DOCUMENTS);
-            return Err(InputError::TooFewToTune { documents, least }.into());
-        }
         let leaves = leaves(documents.len())?;
         config.tree.branching_factor = Some(leaves);
         config.schedule.indexer_epochs = options.passes(documents.len() + embedded.queries.len() / dim);

@@ -196,10 +196,9 @@ impl Repair {
     pub(crate) fn run<E: From<StoreError>>(
         mut self,
         undecided: Undecided,
-        anew: Anew<'_, E>,
+        mut anew: Anew<'_, E>,
         tick: &mut dyn FnMut() -> Result<()>,
     ) -> Result<RepairReport, E> {
-        let Anew { compute, encodes, elsewhere, lexer } = anew;
         self.mend_log()?;
         // An unusable copy would not help the next repair.
         self.manifest.renew_copy(&*self.backend, &self.dir);
@@ -230,7 +229,6 @@ impl Repair {
         let mut salvaged = Salvaged::default();
         // Of an id in several segments, which only damage can cause, the newest.
         for entry in damaged.iter().rev() {
-            let mut anew = Anew { compute, encodes, elsewhere, lexer };
             self.salvage(entry, &sound, undecided, &mut anew, &mut salvaged)?;
         }
         let Salvaged { whole, again, ids } = salvaged;
@@ -249,7 +247,7 @@ impl Repair {
         if !members.is_empty() {
             let codes = Codes::wanted(&self.manifest.config, &self.options);
             let lexer = match self.manifest.config.is_lexical() {
-                true => Some(lexer.ok_or_else(StoreError::no_lexer)?),
+                true => Some(anew.lexer.ok_or_else(StoreError::no_lexer)?),
                 false => None,
             };
             let segment =
