@@ -30,7 +30,7 @@ fn line(wire: &mut Wire) -> (Value, usize) {
 fn hostile() -> Vec<Document> {
     let document = |number: usize| {
         let id = format!("{number:03}{}", "\u{1}".repeat(500));
-        let text = format!("gene {}", "\u{1}\"\\ ".repeat(40_000));
+        let text = format!("gene {}", "\u{1}\"\\ ".repeat(10_000));
         let metadata: Map<String, Value> = (0..60)
             .map(|field| (format!("{number}{field}{}", "\u{2}".repeat(150)), json!("\u{3}".repeat(100))))
             .collect();
