@@ -54,20 +54,24 @@ impl WaitArgs {
 
 #[derive(Clone, clap::Args)]
 pub struct PrecisionArgs {
-    /// How texts are encoded: f32, or int8, which is faster and slightly less exact
-    #[arg(long, value_name = "PRECISION", default_value_t)]
-    encoder_precision: EncoderPrecision,
+    /// How texts are encoded: f32, or int8, which is faster and slightly less exact; by default as those in
+    /// the index, and in an empty one int8 if the processor has instructions for it
+    #[arg(long, value_name = "PRECISION")]
+    encoder_precision: Option<EncoderPrecision>,
 }
 
 impl PrecisionArgs {
     /// The options with this precision.
     pub fn of(&self, builder: IndexBuilder) -> IndexBuilder {
-        builder.encoder_precision(self.encoder_precision)
+        match self.encoder_precision {
+            Some(precision) => builder.encoder_precision(precision),
+            None => builder,
+        }
     }
 
     /// The cross-encoder of a folder, or of a name.
     pub fn open_reranker(&self, given: &Path) -> Result<Reranker, Failure> {
-        let options = LoadOptions::new().encoder_precision(self.encoder_precision);
+        let options = LoadOptions::new().encoder_precision(self.encoder_precision.unwrap_or_default());
         Ok(options.reranker(models::directory(given)?)?)
     }
 

@@ -32,8 +32,9 @@ class EhiSearch(Evaluated):
 
     `model` is a `Model` or its path. `create` has options of `Index.create` (`passages`, `words`,
     `precision`), and all further keywords are options of `Index.search`: `mode="hybrid"`, `beam=8`. By
-    default every document is scored by its embedding. Each corpus gets an index of its own below `folder`, or
-    in the system's place for temporary files, which is removed when the next one comes and by `close`.
+    default every document is scored by its embedding. Published figures of encoders are in f32:
+    `create={"precision": "f32"}`. Each corpus gets an index of its own below `folder`, or in the system's
+    place for temporary files, which is removed when the next one comes and by `close`.
     """
 
     def __init__(

@@ -396,6 +396,9 @@ def test_what_made_the_embeddings_is_told(empty, tmp_path):
     assert empty.stats()["encoded_by"] == ["int8"]
     empty.close()
     with ehi.Index.open(tmp_path / "index") as index:
+        index.add([{"id": "c", "text": "Coffee is ground first."}])
+        assert index.stats()["encoded_by"] == ["int8"]
+    with ehi.Index.open(tmp_path / "index", precision="f32") as index:
         index.add([{"id": "b", "text": "Tea steeps for three minutes."}])
         assert index.stats()["encoded_by"] == ["f32", "int8"]
         hits = index.search("Tea steeps for three minutes.", k=2)

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use super::analysis::{Analysis, lexers};
 use super::ingest::Ingest;
 use super::insert::Pace;
-use super::measured::Measurements;
+use super::measured::{self, Measurements};
 use super::root::{check_directory, kind};
 use super::routing_log::RoutingLog;
 use super::search::{FilterCache, JudgedTexts};
@@ -16,7 +16,7 @@ use crate::disk::{Backend, names};
 use crate::error::{Error, InputError};
 use crate::ids::ModelHash;
 use crate::lexical::Analyzer;
-use crate::model::{Bundle, LoadOptions, Model, ModelStore, Sharing, remove_bundle};
+use crate::model::{Bundle, EncoderPrecision, LoadOptions, Model, ModelStore, Sharing, remove_bundle};
 use crate::passages::{BadPassages, Passages};
 use crate::scan::Similarity;
 use crate::store::{Damage, Notice, Store, StoreConfig, StoreError, StoreOptions, View, files::rename};
@@ -155,6 +155,10 @@ impl ActiveModel {
 
     /// A store with the model next to it.
     fn beside(backend: &dyn Backend, number: u32, store: Arc<Store>, load: LoadOptions) -> Result<Self> {
+        let load = match recorded_precision(backend, &store) {
+            Some(usual) => load.usual_precision(usual),
+            None => load,
+        };
         let bundle = load.bundle(store.path().join(names::BUNDLE))?;
         let config = store.config();
         check_model(config.model_hash, bundle.hash())?;
@@ -220,6 +224,16 @@ impl ActiveModel {
         }
         Ok(sizes)
     }
+}
+
+/// How the texts of a store were encoded, for handles whose options do not say how to encode; `None` if
+/// nothing was stored yet.
+fn recorded_precision(backend: &dyn Backend, store: &Store) -> Option<EncoderPrecision> {
+    let measured = measured::read(backend, store.path()).ok().flatten();
+    let origin = (store.config().model_hash.to_string(), store.id());
+    let measured = measured.filter(|content| content.of == origin).map(|content| content.measured);
+    let measured = measured.unwrap_or_default();
+    (!measured.encoded_by.is_empty() || store.read().rows() > 0).then(|| measured.precision())
 }
 
 pub(super) fn check_model(index: ModelHash, given: ModelHash) -> Result<()> {

@@ -381,7 +381,10 @@ impl Index {
     fn filling(&self) -> HandleOptions {
         let own = self.options.store;
         let store = StoreOptions { durability: Durability::EveryBatch, lock_wait: READERS_WAIT, ..own };
-        let load = self.options.load.lazy_encoder(false);
+        let mut load = self.options.load.lazy_encoder(false);
+        if let Ok(encoder) = self.serving().model().encoder() {
+            load = load.usual_precision(encoder.precision());
+        }
         HandleOptions { store, load, models: self.options.models.clone() }
     }
 }

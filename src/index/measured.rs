@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::fusion::KeptFusion;
 use super::recall_curve::RecallCurve;
 use crate::disk::{Backend, OpenMode, names};
+use crate::model::EncoderPrecision;
 use crate::store::{EncodedBy, Operation, StoreError};
 
 /// Larger than any such file.
@@ -41,6 +42,15 @@ pub(super) struct Measurements {
 }
 
 impl Measurements {
+    /// The precision in which the encoder made the embeddings; f32 if it is unknown, or if both were used.
+    pub fn precision(&self) -> EncoderPrecision {
+        let by = |which| self.encoded_by.contains(&which);
+        match by(EncodedBy::Int8) && !by(EncodedBy::F32) {
+            true => EncoderPrecision::Int8,
+            false => EncoderPrecision::F32,
+        }
+    }
+
     pub fn is_sane(&self, leaves: usize) -> bool {
         self.recall.as_ref().is_none_or(|curve| curve.is_sane(leaves))
             && self.fusion.as_ref().is_none_or(|kept| kept.fusion.is_sane())

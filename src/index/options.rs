@@ -158,7 +158,10 @@ impl IndexBuilder {
         self
     }
 
-    /// How this handle encodes texts; [`EncoderPrecision::F32`] by default. Documents and queries need not be
+    /// How this handle encodes texts. By default, as the texts of the index were encoded when they were
+    /// stored ([`StoreStats::encoded_by`](crate::store::StoreStats::encoded_by)); in an empty index,
+    /// [`EncoderPrecision::Int8`] if the processor has instructions for it (AVX-512 VNNI or AVX-VNNI) and the
+    /// encoder has matrix products, otherwise [`EncoderPrecision::F32`]. Documents and queries need not be
     /// encoded in the same way.
     pub fn encoder_precision(mut self, precision: EncoderPrecision) -> Self {
         self.load = self.load.encoder_precision(precision);
@@ -213,7 +216,8 @@ impl IndexBuilder {
             ModelStore::of_user()
         };
         let models = if self.own_model { None } else { models() };
-        HandleOptions { store, load: self.load.shared(true), models }
+        let load = self.load.shared(true).usual_precision(EncoderPrecision::fastest());
+        HandleOptions { store, load, models }
     }
 
     /// How a new index with this model ranks.

@@ -11,7 +11,6 @@ use std::sync::{Arc, PoisonError, RwLock};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::config::EncoderPrecision;
 use super::encoder::Encoder;
 use super::error::ModelError;
 use super::files::{self, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, REPORT_FILE, TOKENIZER_FILE};
@@ -255,11 +254,10 @@ impl LoadOptions {
         let shape = TreeShape::new(manifest.branching_factor, manifest.height)?;
         let encoder = match manifest.has_encoder {
             true => Some(self.encoder_of(&dir, &EncoderSettings::default(), unchecked)?),
-            false if self.precision == EncoderPrecision::Int8 => {
-                let supported = "f32: the model has no encoder";
-                return Err(ModelError::unsupported(dir, "precision", self.precision, supported));
+            false => {
+                self.only_f32(&dir, "the model has no encoder")?;
+                None
             }
-            false => None,
         };
         if let Some(encoder) = encoder.as_ref().filter(|encoder| encoder.dim() != manifest.dim) {
             let expected = format!("the encoder's width, {}", encoder.dim());

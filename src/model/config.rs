@@ -15,6 +15,7 @@ use serde::de::IntoDeserializer;
 use serde::{Deserialize, Serialize};
 
 use super::error::ModelError;
+use crate::product::bytes::ByteKernel;
 pub(crate) use relative::RelativePositions;
 
 /// Largest maximum length. The cost of attention grows with its square.
@@ -60,6 +61,13 @@ pub enum EncoderPrecision {
     /// of the memory traffic. Embeddings rotate by a few degrees at most; `docs/lab/benchmarks.md` gives the
     /// effect on retrieval.
     Int8,
+}
+
+impl EncoderPrecision {
+    /// The fastest one on this processor.
+    pub(crate) fn fastest() -> Self {
+        if ByteKernel::best().is_fast() { Self::Int8 } else { Self::F32 }
+    }
 }
 
 impl fmt::Display for EncoderPrecision {

@@ -426,11 +426,11 @@ impl LoadOptions {
                 return Err(ModelError::not_a_model(dir, missing));
             }
         }
+        let precision = match family {
+            Some(_) => self.only_f32(dir, "a table of token vectors has no matrix products")?,
+            None => self.precision(),
+        };
         let config = match family {
-            Some(_) if self.precision == EncoderPrecision::Int8 => {
-                let supported = "f32: a table of token vectors has no matrix products";
-                return Err(ModelError::unsupported(dir, "precision", self.precision, supported));
-            }
             Some(family) => folder::static_config(dir, family)?,
             None => TransformerConfig::from_file(&config_path)?,
         };
@@ -444,7 +444,7 @@ impl LoadOptions {
             tokenizer,
             config,
             text: folder.text,
-            precision: self.precision,
+            precision,
             shared: self.shared,
             unchecked,
         };

@@ -1,6 +1,9 @@
 //! Options for loading a model.
 
+use std::path::Path;
+
 use super::config::EncoderPrecision;
+use super::error::ModelError;
 
 /// Options for loading a bundle or an encoder.
 ///
@@ -15,7 +18,10 @@ use super::config::EncoderPrecision;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "options do nothing until something is loaded"]
 pub struct LoadOptions {
-    pub(super) precision: EncoderPrecision,
+    /// As chosen.
+    precision: Option<EncoderPrecision>,
+    /// Where none was chosen, if the model supports it.
+    usual: EncoderPrecision,
     pub(super) lazy: bool,
     pub(super) shared: bool,
 }
@@ -31,8 +37,30 @@ impl LoadOptions {
     /// [`IndexBuilder::encoder_precision`](crate::IndexBuilder::encoder_precision), whatever its bundle was
     /// opened with.
     pub fn encoder_precision(mut self, precision: EncoderPrecision) -> Self {
-        self.precision = precision;
+        self.precision = Some(precision);
         self
+    }
+
+    /// The default in place of f32, for models that support it.
+    pub(crate) fn usual_precision(mut self, usual: EncoderPrecision) -> Self {
+        self.usual = usual;
+        self
+    }
+
+    /// The precision of a model that supports both.
+    pub(super) fn precision(self) -> EncoderPrecision {
+        self.precision.unwrap_or(self.usual)
+    }
+
+    /// The precision of a model in `dir` that supports f32 alone; `why` ends the error's sentence.
+    ///
+    /// # Errors
+    /// Another one was chosen.
+    pub(super) fn only_f32(self, dir: &Path, why: &str) -> Result<EncoderPrecision, ModelError> {
+        match self.precision.filter(|chosen| *chosen != EncoderPrecision::F32) {
+            Some(chosen) => Err(ModelError::unsupported(dir, "precision", chosen, &format!("f32: {why}"))),
+            None => Ok(EncoderPrecision::F32),
+        }
     }
 
     /// Whether to load weights and tokenizer, and verify their checksums, when a text is first encoded rather

@@ -170,7 +170,7 @@ impl LoadOptions {
             tokenizer,
             config,
             text: TextRules { max_tokens, ..TextRules::default() },
-            precision: self.precision,
+            precision: self.precision(),
             shared: false,
             unchecked: BTreeMap::new(),
         };

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::support::{DOCUMENTS, Shape, bundle, config, document, documents, filled, id};
+use crate::support::{DOCUMENTS, Shape, bundle, config, document, documents, filled, id, in_f32};
 use ehi::learn::LearnOptions;
 use ehi::model::{ENCODER_FILE, ModelError};
 use ehi::store::StoreError;
@@ -32,7 +32,7 @@ fn assert_serves(index: &Index, shape: Shape, expected: &[Document]) {
 /// The answers are those of a newly built index.
 fn assert_answers(index: &Index, shape: Shape, expected: &[Document]) {
     let dir = tempfile::tempdir().unwrap();
-    let fresh = Index::create(dir.path(), &bundle(shape)).unwrap();
+    let fresh = in_f32().create(dir.path(), &bundle(shape)).unwrap();
     fresh.insert_batch(expected.to_vec()).unwrap();
     for question in ["tree leaf", "gene protein virus", "what 40"] {
         let answer = |index: &Index| {

@@ -4,11 +4,11 @@ use std::fs;
 
 use ehi::model::{EncoderPrecision, EncoderSettings};
 use ehi::store::EncodedBy;
-use ehi::{Bundle, Document, Index, RepairOptions, SearchRequest, no_progress};
+use ehi::{Bundle, Document, Index, IndexBuilder, Question, RepairOptions, SearchRequest, no_progress};
 use serde_json::json;
 
 use crate::program::{Flow, text};
-use crate::support::{DOCUMENTS, Shape, WIDTH, base_model, bundle, document, documents, filled};
+use crate::support::{DOCUMENTS, Shape, WIDTH, base_model, bundle, document, documents, filled, in_f32};
 
 const SHAPE: Shape = Shape { height: 2 };
 const OTHER: Shape = Shape { height: 1 };
@@ -21,10 +21,15 @@ fn int8(path: &std::path::Path) -> Index {
     Index::builder().encoder_precision(EncoderPrecision::Int8).open(path).unwrap()
 }
 
+fn scores<'q>(index: &Index, query: impl Into<Question<'q>>) -> Vec<(String, u32)> {
+    let found = index.search_with(query, &SearchRequest::dense().exact().k(10)).unwrap();
+    found.into_iter().map(|hit| (hit.id, hit.score.to_bits())).collect()
+}
+
 #[test]
 fn the_precisions_of_embeddings_are_known() {
     let dir = tempfile::tempdir().unwrap();
-    let index = Index::create(dir.path(), &bundle(SHAPE)).unwrap();
+    let index = in_f32().create(dir.path(), &bundle(SHAPE)).unwrap();
     assert_eq!(encoded_by(&index), []);
     index.insert_batch(documents(10)).unwrap();
     assert_eq!(encoded_by(&index), [EncodedBy::F32]);
@@ -46,6 +51,35 @@ fn the_precisions_of_embeddings_are_known() {
     let taken = Index::create(copy.path().join("taken"), &bundle(SHAPE)).unwrap();
     taken.insert_from(&index, ["doc-0002"]).unwrap();
     assert_eq!(encoded_by(&taken), all);
+}
+
+#[test]
+fn texts_are_encoded_as_those_of_the_index() {
+    let narrow = Bundle::from_encoder_with(base_model(), &EncoderSettings::new().dim(64)).unwrap();
+    let chosen = [Some(EncoderPrecision::F32), Some(EncoderPrecision::Int8), None];
+    for precision in chosen {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |builder: IndexBuilder| match precision {
+            Some(precision) => builder.encoder_precision(precision),
+            None => builder,
+        };
+        let index = of(Index::builder()).create(dir.path(), &bundle(SHAPE)).unwrap();
+        index.insert_batch(documents(10)).unwrap();
+        index.flush().unwrap();
+        let (by, scores) = (encoded_by(&index), scores(&index, "cell and gene"));
+        assert_eq!(by.len(), 1, "{by:?}");
+        drop(index);
+        let index = Index::open(dir.path()).unwrap();
+        assert_eq!(self::scores(&index, "cell and gene"), scores, "{by:?}");
+        assert_eq!(self::scores(&Index::open_read_only(dir.path()).unwrap(), "cell and gene"), scores);
+        index.insert(document(20)).unwrap();
+        assert_eq!(encoded_by(&index), by);
+        index.reencode(&narrow).unwrap();
+        index.insert(document(21)).unwrap();
+        assert_eq!(encoded_by(&index), by);
+        index.rollback().unwrap();
+        assert_eq!(encoded_by(&index), by);
+    }
 }
 
 #[test]
@@ -75,12 +109,8 @@ fn a_repair_encodes_in_the_precision_of_the_index() {
         let index = Index::builder().encoder_precision(precision).create(dir.path(), &bundle(SHAPE)).unwrap();
         index.insert_batch(documents(10)).unwrap();
         index.flush().unwrap();
-        let scores = |index: &Index| -> Vec<(String, u32)> {
-            let query: Vec<f32> = (0..WIDTH).map(|n| (n as f32).sin()).collect();
-            let found = index.search_with(&query, &SearchRequest::dense().exact().k(10)).unwrap();
-            found.into_iter().map(|hit| (hit.id, hit.score.to_bits())).collect()
-        };
-        let (before, by) = (scores(&index), encoded_by(&index));
+        let query: Vec<f32> = (0..WIDTH).map(|n| (n as f32).sin()).collect();
+        let (before, by) = (scores(&index, &query), encoded_by(&index));
         drop(index);
         for file in fs::read_dir(dir.path().join("models/1/segments")).unwrap().map(Result::unwrap) {
             if file.path().extension().is_some_and(|kind| kind == "vectors") {
@@ -90,7 +120,7 @@ fn a_repair_encodes_in_the_precision_of_the_index() {
         let report = Index::repair(dir.path(), &RepairOptions::default(), &mut no_progress).unwrap();
         assert_eq!((report.recomputed, report.lost), (10, 0), "{precision}");
         let index = Index::open(dir.path()).unwrap();
-        assert_eq!(scores(&index), before, "{precision}");
+        assert_eq!(scores(&index, &query), before, "{precision}");
         assert_eq!(encoded_by(&index), by);
     }
 }

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::support::{self, DOCUMENTS, Shape, WIDTH, bundle, document, documents, filled, id};
+use crate::support::{self, DOCUMENTS, Shape, WIDTH, bundle, document, documents, filled, id, in_f32};
 use ehi::model::Role;
 use ehi::store::StoreError;
 use ehi::{
@@ -188,7 +188,7 @@ fn exact_search_ranks_by_the_similarity() {
         documents.iter().map(|d| d.id.as_str()).zip(rows.chunks_exact(encoder.dim())).collect();
     for (similarity, score) in cases {
         let dir = tempfile::tempdir().unwrap();
-        let index = Index::builder().similarity(similarity).create(dir.path(), &bundle).unwrap();
+        let index = in_f32().similarity(similarity).create(dir.path(), &bundle).unwrap();
         index.insert_batch(documents.clone()).unwrap();
         let result = index.search_with(&query, &SearchRequest::dense().k(COUNT).exact()).unwrap();
         assert_eq!(result.len(), COUNT);
@@ -660,7 +660,7 @@ fn many_documents_are_read_paged_and_deleted_together() {
 fn given_embeddings_are_stored_and_found_as_computed_ones_are() {
     let (_dir, index) = filled(FLAT, 60);
     let other = tempfile::tempdir().unwrap();
-    let given = Index::create(other.path(), &bundle(FLAT)).unwrap();
+    let given = in_f32().create(other.path(), &bundle(FLAT)).unwrap();
     let model = index.bundle();
     let all = documents(60);
     let texts: Vec<_> = all.iter().map(|d| d.embedding_text().into_owned()).collect();

@@ -1,6 +1,6 @@
 //! Searches with a filter, and many searches at once, compared with plain ones.
 
-use crate::support::{self, Shape, bundle, document, documents};
+use crate::support::{self, Shape, bundle, document, documents, in_f32};
 use ehi::model::EncoderPrecision;
 use ehi::{Error, Filter, Index, InputError, SearchRequest, SearchResult, Similarity};
 
@@ -21,8 +21,7 @@ const QUESTIONS: [&str; 11] = [
 
 fn index(shape: Shape, similarity: Similarity) -> (tempfile::TempDir, Index) {
     let dir = tempfile::tempdir().unwrap();
-    let index =
-        Index::builder().similarity(similarity).create(dir.path().join("index"), &bundle(shape)).unwrap();
+    let index = in_f32().similarity(similarity).create(dir.path().join("index"), &bundle(shape)).unwrap();
     index.insert_batch(documents(STORED)).unwrap();
     index.flush().unwrap();
     // Some only in memory, some deleted.

@@ -6,6 +6,7 @@ use std::path::Path;
 use crate::program::{ehi, text};
 use crate::support::{
     DOCUMENTS, Shape, WIDTH, base_model, bundle, config, copy_directory, dataset, document, documents, id,
+    in_f32,
 };
 use ehi::data::Dataset;
 use ehi::eval::{EvalOptions, evaluate};
@@ -177,7 +178,7 @@ fn the_model_is_that_of_the_encoder_alone() {
     assert_ne!(stripped.hash(), bundle(TRAINED).hash());
     assert_eq!(stripped.routing_profiles().unwrap(), None);
     let dir = TempDir::new().unwrap();
-    let index = Index::create(dir.path().join("index"), &stripped).unwrap();
+    let index = in_f32().create(dir.path().join("index"), &stripped).unwrap();
     let own = index.bundle().path().to_owned();
     assert!(!own.join(INDEXER_FILE).exists() && !own.join("training.json").exists());
     let text = ["a text"];

@@ -13,7 +13,7 @@ use super::super::insert::stored_rows;
 use super::super::measured;
 use super::super::root::{Current, Root, kind};
 use super::model::{self, Model, Place};
-use super::{finish, measurements, precision};
+use super::{finish, measurements};
 use crate::disk::{Backend, names};
 use crate::document::Document;
 use crate::error::{Error, Result};
@@ -108,7 +108,7 @@ fn repair_model(
     let (backend, dir) = (place.root.backend(), place.dir());
     let mut repair = Repair::begin_on(Arc::clone(&backend), &dir, StoreOptions::default())?;
     let measured = measurements(&repair, &*backend, &dir);
-    let load = LoadOptions::new().encoder_precision(precision(&measured));
+    let load = LoadOptions::new().encoder_precision(measured.precision());
     let model = match model::restore(&mut repair, place, None, load) {
         Err(_) if given.is_some() => model::restore(&mut repair, place, given, load),
         restored => restored,

@@ -24,10 +24,10 @@ use crate::document::Document;
 use crate::error::Result;
 use crate::ids::Generation;
 use crate::lexical::Analyzer;
-use crate::model::{Bundle, EncoderPrecision, LoadOptions};
+use crate::model::{Bundle, LoadOptions};
 use crate::progress::{OnProgress, Progress, Stage};
 use crate::scan::Similarity;
-use crate::store::{Anew, EncodedBy, Readable, Repair, RepairReport, StoreError, StoreOptions, Undecided};
+use crate::store::{Anew, Readable, Repair, RepairReport, StoreError, StoreOptions, Undecided};
 use model::Place;
 
 /// Options of [`Index::repair`].
@@ -92,7 +92,7 @@ impl Index {
         let serving = Repair::begin_on(backend, &dir, StoreOptions::default());
         let mut serving = serving.map_err(without_manifest)?;
         let measured = measurements(&serving, &*root.backend(), &dir);
-        let load = LoadOptions::new().encoder_precision(precision(&measured));
+        let load = LoadOptions::new().encoder_precision(measured.precision());
         let place = Place { root: &root, number: root.current().serving };
         let given = options.bundle.as_ref();
         let model = model::restore(&mut serving, place, given, load)?;
@@ -119,15 +119,6 @@ fn measurements(repair: &Repair, backend: &dyn Backend, dir: &Path) -> Measureme
     match measured::read(backend, dir) {
         Ok(Some(Content { of, measured })) if of == origin => measured,
         _ => Measurements::default(),
-    }
-}
-
-/// The precision in which the encoder made the embeddings of a store; f32 if it is unknown, or if both were
-/// used.
-fn precision(Measurements { encoded_by: by, .. }: &Measurements) -> EncoderPrecision {
-    match by.contains(&EncodedBy::Int8) && !by.contains(&EncodedBy::F32) {
-        true => EncoderPrecision::Int8,
-        false => EncoderPrecision::F32,
     }
 }
 

@@ -209,6 +209,8 @@ pub(crate) enum ByteKernel {
     #[cfg(target_arch = "x86_64")]
     Avx512(x86::Avx512Vnni),
     #[cfg(target_arch = "x86_64")]
+    AvxVnni(x86::AvxVnni),
+    #[cfg(target_arch = "x86_64")]
     Avx2(x86::Avx2),
     Scalar,
 }
@@ -220,6 +222,7 @@ impl ByteKernel {
         let fast = x86::Avx512Vnni::detect()
             .map(Self::Avx512)
             .into_iter()
+            .chain(x86::AvxVnni::detect().map(Self::AvxVnni))
             .chain(x86::Avx2::detect().map(Self::Avx2));
         #[cfg(not(target_arch = "x86_64"))]
         let fast = std::iter::empty();
@@ -235,7 +238,7 @@ impl ByteKernel {
     pub fn is_fast(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512(_) => true,
+            Self::Avx512(_) | Self::AvxVnni(_) => true,
             _ => false,
         }
     }
@@ -254,6 +257,8 @@ impl ByteKernel {
         match self {
             #[cfg(target_arch = "x86_64")]
             Self::Avx512(kernel) => kernel.products(block, rows.stride, panel.values, products),
+            #[cfg(target_arch = "x86_64")]
+            Self::AvxVnni(kernel) => kernel.products(block, rows.stride, panel.values, products),
             #[cfg(target_arch = "x86_64")]
             Self::Avx2(kernel) => kernel.products(block, rows.stride, panel.values, products),
             Self::Scalar => scalar::products(block, rows.stride, panel.values, products),

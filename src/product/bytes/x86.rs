@@ -1,4 +1,4 @@
-//! AVX-512 VNNI and AVX2.
+//! AVX-512 VNNI, AVX-VNNI and AVX2.
 
 use std::arch::x86_64::*;
 use std::array;
@@ -13,6 +13,10 @@ const GROUPS_AHEAD: usize = 16;
 /// Proof that the processor has AVX-512F, -BW and -VNNI.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx512Vnni(());
+
+/// Proof that the processor has AVX-VNNI, the same instructions without AVX-512, and AVX2 with it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AvxVnni(Avx2);
 
 /// Proof that the processor has AVX2.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +63,21 @@ impl Avx512Vnni {
             block::<Avx512Vnni, 3>(lanes, rows, stride, panel, out);
         }
         // SAFETY: an `Avx512Vnni` exists only where `detect` found these features.
+        unsafe { with_features(self, rows, stride, panel, products) }
+    }
+}
+
+impl AvxVnni {
+    pub(super) fn detect() -> Option<Self> {
+        Avx2::detect().filter(|_| is_x86_feature_detected!("avxvnni")).map(Self)
+    }
+
+    pub(super) fn products(self, rows: &[u8], stride: usize, panel: &[i8], products: &mut [[i32; PANEL]]) {
+        #[target_feature(enable = "avx2,avxvnni")]
+        fn with_features(lanes: AvxVnni, rows: &[u8], stride: usize, panel: &[i8], out: &mut [[i32; PANEL]]) {
+            block::<AvxVnni, 2>(lanes, rows, stride, panel, out);
+        }
+        // SAFETY: an `AvxVnni` exists only where `detect` found these features.
         unsafe { with_features(self, rows, stride, panel, products) }
     }
 }
@@ -178,6 +197,34 @@ impl Lanes for Avx512Vnni {
         let out = &mut out[..Self::WIDTH];
         // SAFETY: as above, and there is room for a vector.
         unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), sum) }
+    }
+}
+
+impl Lanes for AvxVnni {
+    type Vector = __m256i;
+    const WIDTH: usize = Avx2::WIDTH;
+    const ROWS: usize = Avx2::ROWS;
+
+    #[inline(always)]
+    fn splat(self, group: [u8; GROUP]) -> __m256i {
+        self.0.splat(group)
+    }
+
+    #[inline(always)]
+    unsafe fn load(self, packed: *const i8) -> __m256i {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.load(packed) }
+    }
+
+    #[inline(always)]
+    fn add_products(self, sum: __m256i, row: __m256i, packed: __m256i) -> __m256i {
+        // SAFETY: an `AvxVnni` exists only where the processor has its features.
+        unsafe { _mm256_dpbusd_avx_epi32(sum, row, packed) }
+    }
+
+    #[inline(always)]
+    fn store(self, sum: __m256i, out: &mut [i32]) {
+        self.0.store(sum, out);
     }
 }
 

@@ -10,14 +10,14 @@ use std::time::Duration;
 use ehi::learn::TuneOptions;
 use ehi::model::Role;
 use ehi::train::DistilOptions;
-use ehi::{Analyzer, Bundle, Document, DocumentUpdate, Index, IndexBuilder, Judgment, Language};
+use ehi::{Analyzer, Bundle, Document, DocumentUpdate, IndexBuilder, Judgment, Language};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use safetensors::tensor::{Dtype, TensorView};
 use serde_json::{Value, json};
 
 use super::operations::{FILLED, Origin, PLACES, QUESTIONS, Told, Which};
-use crate::support;
+use crate::support::{self, in_f32};
 
 const WORDS: [&str; 24] = [
     "tree", "leaf", "level", "path", "beam", "index", "search", "near", "cell", "gene", "protein", "virus",
@@ -125,11 +125,11 @@ impl World {
 /// The configuration of an index.
 pub fn builder(origin: Origin) -> IndexBuilder {
     match origin {
-        Origin::Tokens => Index::builder(),
-        Origin::Stems => Index::builder().analyzer(Analyzer::Stems(Language::English)),
-        Origin::Bare => Index::builder().analyzer(None),
+        Origin::Tokens => in_f32(),
+        Origin::Stems => in_f32().analyzer(Analyzer::Stems(Language::English)),
+        Origin::Bare => in_f32().analyzer(None),
         // Gives most documents two passages.
-        Origin::Passages => Index::builder().passages(10, 2),
+        Origin::Passages => in_f32().passages(10, 2),
     }
 }
 

@@ -12,8 +12,9 @@ use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use ehi::data::Dataset;
+use ehi::model::EncoderPrecision;
 use ehi::train::{TrainConfig, Trainer, TrainingSet};
-use ehi::{Bundle, Document, Index};
+use ehi::{Bundle, Document, Index, IndexBuilder};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -232,10 +233,16 @@ fn words(place: usize, count: usize) -> String {
     words.join(" ")
 }
 
+/// Options of an index whose embeddings are those of an encoder that a test loads: the default precision
+/// depends on the processor.
+pub fn in_f32() -> IndexBuilder {
+    Index::builder().encoder_precision(EncoderPrecision::F32)
+}
+
 /// A fresh index with the first `count` documents.
 pub fn filled(shape: Shape, count: usize) -> (TempDir, Index) {
     let dir = tempfile::tempdir().unwrap();
-    let index = Index::create(dir.path().join("index"), &bundle(shape)).unwrap();
+    let index = in_f32().create(dir.path().join("index"), &bundle(shape)).unwrap();
     index.insert_batch(documents(count)).unwrap();
     (dir, index)
 }
