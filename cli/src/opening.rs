@@ -54,8 +54,8 @@ impl WaitArgs {
 
 #[derive(Clone, clap::Args)]
 pub struct PrecisionArgs {
-    /// How texts are encoded: f32, or int8, which is faster and slightly less exact; by default as those in
-    /// the index, and in an empty one int8 if the processor has instructions for it
+    /// How texts are encoded: f32, or int8, which is faster and slightly less exact; by default that of the
+    /// index, and f32 for a reranker
     #[arg(long, value_name = "PRECISION")]
     encoder_precision: Option<EncoderPrecision>,
 }

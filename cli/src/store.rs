@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use ehi::calibrate::RecallCurve;
-use ehi::model::DistilReport;
+use ehi::model::{DistilReport, EncoderPrecision};
 use ehi::search::DEFAULT_ALPHA;
 use ehi::store::{EncodedBy, Entries, Notice, StoreStats};
 use ehi::{Analyzer, Error, Index, Judgment, Language, LearnedFusion, OnProgress, Passages, Similarity};
@@ -78,6 +78,10 @@ pub struct CreateArgs {
     /// 2027-01-31T18:00:00Z, or a number of seconds since 1970. After that time the document is not found
     #[arg(long, value_name = "FIELD")]
     expires: Option<String>,
+    /// How texts are encoded: f32, or int8, which is faster and slightly less exact; by default int8 if the
+    /// processor has instructions for it
+    #[arg(long, value_name = "PRECISION")]
+    encoder_precision: Option<EncoderPrecision>,
     #[command(flatten)]
     own: OwnModelArgs,
 }
@@ -168,6 +172,7 @@ pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
         Some(field) => builder.expires(field),
         None => builder,
     };
+    let builder = args.encoder_precision.iter().fold(builder, |builder, own| builder.encoder_precision(*own));
     let index = builder.own_model(args.own.own_model).create(&args.index, &bundle)?;
     let tree = match bundle.has_tree() {
         true => counted(bundle.model().indexer().shape().leaves(), "leaf"),

@@ -153,7 +153,7 @@ class Encoder:
         cls,
         model: _Model,
         *,
-        precision: _Precision = "f32",
+        precision: _Precision | None = None,
         dim: int | None = None,
         query_prompt: str | None = None,
         document_prompt: str | None = None,

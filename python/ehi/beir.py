@@ -31,9 +31,10 @@ class EhiSearch(Evaluated, DenseRetrievalExactSearch):
     """A model with its index, as a search of BEIR's.
 
     `model` is a `Model` or its path; `create` and further keywords are options of `Index.create` and
-    `Index.search`, as for `ehi.mteb.EhiSearch`. By default every document is scored by its embedding. The
-    index lives below `folder`, or in the system's place for temporary files, while a call runs. `encode` and
-    `search_from_files` are BEIR's own, over the model's encoder.
+    `Index.search`, as for `ehi.mteb.EhiSearch`. By default every document is scored by its embedding.
+    Published figures of encoders are in f32: `create={"precision": "f32"}`. The index lives below `folder`,
+    or in the system's place for temporary files, while a call runs. `encode` and `search_from_files` are
+    BEIR's own, over the model's encoder.
     """
 
     def __init__(

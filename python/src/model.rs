@@ -279,7 +279,8 @@ impl Reranker {
     }
 }
 
-/// The encoder of a `Model`, or of a model's folder; `precision` is f32 or int8.
+/// The encoder of a `Model`, or of a model's folder; `precision` is f32 or int8, by default that of the
+/// `Model`, and f32 for a folder.
 ///
 /// `dim` keeps the first dimensions of its embeddings, and the prompts override the folder's own. A `Model`
 /// already has both.
@@ -297,18 +298,18 @@ pub struct Encoder {
 #[pymethods]
 impl Encoder {
     #[new]
-    #[pyo3(signature = (model, *, precision = "f32", dim = None, query_prompt = None, document_prompt = None))]
+    #[pyo3(signature = (model, *, precision = None, dim = None, query_prompt = None, document_prompt = None))]
     fn new(
         py: Python<'_>,
         model: &Bound<'_, PyAny>,
-        #[pyo3(from_py_with = arguments::precision)] precision: &str,
+        #[pyo3(from_py_with = arguments::precision)] precision: Option<String>,
         #[pyo3(from_py_with = arguments::dim)] dim: Option<Whole>,
         #[pyo3(from_py_with = arguments::query_prompt)] query_prompt: Option<String>,
         #[pyo3(from_py_with = arguments::document_prompt)] document_prompt: Option<String>,
     ) -> PyResult<Self> {
-        let precision = one_of("precision", precision, &PRECISIONS)?;
+        let chosen = precision.map(|chosen| one_of("precision", &chosen, &PRECISIONS)).transpose()?;
         let mut given = settings(dim, query_prompt, document_prompt)?;
-        let (source, settings) = match model.cast::<Model>() {
+        let (source, settings, usual) = match model.cast::<Model>() {
             Ok(_) if !given.is_empty() => {
                 let what = "a Model has its dimensions and prompts; give them to it, or give a path here";
                 return Err(PyTypeError::new_err(what));
@@ -317,15 +318,16 @@ impl Encoder {
                 let bundle = &model.get().bundle;
                 let source = Source { path: bundle.path().to_owned(), dim: None, saved: None };
                 let encoder = run(py, || Ok(bundle.model().encoder()?))?;
-                (source, encoder.settings().clone())
+                (source, encoder.settings().clone(), encoder.precision())
             }
             Err(_) => {
                 let source = Source::new(model)?;
                 given.dim = given.dim.or(source.dim);
-                (source, given)
+                (source, given, EncoderPrecision::F32)
             }
         };
         let path = directory(py, source.path)?;
+        let precision = chosen.unwrap_or(usual);
         let load = LoadOptions::new().encoder_precision(precision);
         let encoder = run(py, || Ok(load.encoder_with(&path, &settings)?))?;
         Ok(Self { encoder, path, precision })

@@ -92,6 +92,7 @@ OF_MODELS = {
         "embed": "encode_query, encode_document",
         "embed_with": "encode_query, encode_document",
         "load": "Encoder",
+        "precision": "Encoder",
         "prompt": "describe",
         "settings": "describe",
         "tokenize": "read_text",

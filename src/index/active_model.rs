@@ -16,7 +16,9 @@ use crate::disk::{Backend, names};
 use crate::error::{Error, InputError};
 use crate::ids::ModelHash;
 use crate::lexical::Analyzer;
-use crate::model::{Bundle, EncoderPrecision, LoadOptions, Model, ModelStore, Sharing, remove_bundle};
+use crate::model::{
+    Bundle, Encoder, EncoderPrecision, LoadOptions, Model, ModelStore, Sharing, remove_bundle,
+};
 use crate::passages::{BadPassages, Passages};
 use crate::scan::Similarity;
 use crate::store::{Damage, Notice, Store, StoreConfig, StoreError, StoreOptions, View, files::rename};
@@ -102,8 +104,12 @@ impl ActiveModel {
             passages,
             expires,
         };
-        let store = Arc::new(Store::create_on(backend, dir, &config, options.store)?);
-        Ok(Self::new(number, store, Arc::new(own), similarity))
+        let store = Arc::new(Store::create_on(Arc::clone(&backend), dir, &config, options.store)?);
+        let created = Self::new(number, store, Arc::new(own), similarity);
+        if let Some(precision) = created.precision() {
+            created.measure(&*backend, |measured| measured.precision = Some(precision))?;
+        }
+        Ok(created)
     }
 
     pub(super) fn new(number: u32, store: Arc<Store>, bundle: Arc<Bundle>, similarity: Similarity) -> Self {
@@ -155,10 +161,7 @@ impl ActiveModel {
 
     /// A store with the model next to it.
     fn beside(backend: &dyn Backend, number: u32, store: Arc<Store>, load: LoadOptions) -> Result<Self> {
-        let load = match recorded_precision(backend, &store) {
-            Some(usual) => load.usual_precision(usual),
-            None => load,
-        };
+        let load = load.usual_precision(recorded_precision(backend, &store));
         let bundle = load.bundle(store.path().join(names::BUNDLE))?;
         let config = store.config();
         check_model(config.model_hash, bundle.hash())?;
@@ -209,6 +212,11 @@ impl ActiveModel {
         Ingest { bundle: &self.bundle, similarity, analyzer, passages }
     }
 
+    /// How this handle encodes texts, if there is an encoder.
+    pub(super) fn precision(&self) -> Option<EncoderPrecision> {
+        self.model().encoder().ok().map(Encoder::precision)
+    }
+
     pub(crate) fn view(&self) -> View {
         self.store.read()
     }
@@ -226,14 +234,12 @@ impl ActiveModel {
     }
 }
 
-/// How the texts of a store were encoded, for handles whose options do not say how to encode; `None` if
-/// nothing was stored yet.
-fn recorded_precision(backend: &dyn Backend, store: &Store) -> Option<EncoderPrecision> {
+/// How texts are encoded next to this store, if the handle's options do not say it.
+fn recorded_precision(backend: &dyn Backend, store: &Store) -> EncoderPrecision {
     let measured = measured::read(backend, store.path()).ok().flatten();
     let origin = (store.config().model_hash.to_string(), store.id());
-    let measured = measured.filter(|content| content.of == origin).map(|content| content.measured);
-    let measured = measured.unwrap_or_default();
-    (!measured.encoded_by.is_empty() || store.read().rows() > 0).then(|| measured.precision())
+    let of_store = measured.filter(|content| content.of == origin);
+    of_store.and_then(|content| content.measured.precision).unwrap_or_default()
 }
 
 pub(super) fn check_model(index: ModelHash, given: ModelHash) -> Result<()> {

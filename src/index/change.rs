@@ -214,9 +214,16 @@ impl Index {
 
     /// The model of a bundle that an earlier call has begun to fill, or a new one.
     fn unfinished_or_new(&self, bundle: &Bundle) -> Result<ActiveModel> {
+        let serving = self.serving();
+        let keeps_embeddings = serving.bundle.has_encoder_of(bundle);
         if let Some(begun) = self.root.current().unfinished {
             match self.open_for_filling(begun) {
-                Ok(model) if model.bundle.hash() == bundle.hash() => return Ok(model),
+                Ok(model)
+                    if model.bundle.hash() == bundle.hash()
+                        && (keeps_embeddings || model.precision() == model.measured().precision) =>
+                {
+                    return Ok(model);
+                }
                 Err(Error::Store(error @ StoreError::Locked { .. })) => return Err(error.into()),
                 Ok(_) => {}
                 Err(error) => {
@@ -231,7 +238,6 @@ impl Index {
         self.root.publish(current)?;
         let dir = self.root.model_dir(number);
         make_directory(&*backend, &dir)?;
-        let serving = self.serving();
         let (analyzer, passages) = (serving.analyzer(), serving.passages());
         check_passages(bundle, passages)?;
         let expires = serving.store.config().expires.clone();
@@ -240,7 +246,13 @@ impl Index {
         // A bundle that was trained here is soon removed.
         let is_own = bundle.path() == self.path().join(names::TRAINED);
         let sharing = if is_own { Sharing::Index } else { options.sharing() };
-        ActiveModel::create(backend, &dir, number, bundle, sharing, ranking, &options)
+        let model =
+            ActiveModel::create(Arc::clone(&backend), &dir, number, bundle, sharing, ranking, &options)?;
+        if keeps_embeddings {
+            let precision = serving.measured().precision;
+            model.measure(&*backend, |measured| measured.precision = precision)?;
+        }
+        Ok(model)
     }
 
     /// Removes the unfinished model, which carries no promise.
@@ -382,8 +394,10 @@ impl Index {
         let own = self.options.store;
         let store = StoreOptions { durability: Durability::EveryBatch, lock_wait: READERS_WAIT, ..own };
         let mut load = self.options.load.lazy_encoder(false);
-        if let Ok(encoder) = self.serving().model().encoder() {
-            load = load.usual_precision(encoder.precision());
+        let serving = self.serving();
+        // An encoder without matrix products says nothing about how others are to encode.
+        if serving.model().encoder().is_ok_and(|encoder| !encoder.is_static()) {
+            load = load.usual_precision(serving.measured().precision.unwrap_or_default());
         }
         HandleOptions { store, load, models: self.options.models.clone() }
     }

@@ -19,8 +19,9 @@ use crate::store::{EncodedBy, Operation, StoreError};
 /// Larger than any such file.
 const MOST_BYTES: u64 = 1 << 20;
 /// How an index behaves without the file, and the remedy.
-pub(super) const WITHOUT: &str = "searches without a beam score every document, hybrid ones use the default weight, and \
-                       `ehi stats` says `unknown`; `ehi calibrate` and `ehi fuse` measure again";
+pub(super) const WITHOUT: &str = "searches without a beam score every document, hybrid ones use the default weight, texts \
+                       are encoded in f32, and `ehi stats` says `unknown`; `ehi calibrate` and `ehi fuse` measure \
+                       again";
 
 /// What was measured of a model and of its store.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -35,6 +36,10 @@ pub(super) struct Measurements {
     /// before, have the embeddings that the model before it has, if both have the same encoder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filled: Option<u64>,
+    /// How texts are encoded by handles whose options do not say it, so that all of them agree; `None`
+    /// without an encoder, and where the file was lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<EncoderPrecision>,
     /// What made the embeddings of the store. A kind is recorded before its first embedding, so the set never
     /// lists too little. It may list too much: embeddings that a crash kept from being stored, or documents
     /// deleted since.
@@ -42,15 +47,6 @@ pub(super) struct Measurements {
 }
 
 impl Measurements {
-    /// The precision in which the encoder made the embeddings; f32 if it is unknown, or if both were used.
-    pub fn precision(&self) -> EncoderPrecision {
-        let by = |which| self.encoded_by.contains(&which);
-        match by(EncodedBy::Int8) && !by(EncodedBy::F32) {
-            true => EncoderPrecision::Int8,
-            false => EncoderPrecision::F32,
-        }
-    }
-
     pub fn is_sane(&self, leaves: usize) -> bool {
         self.recall.as_ref().is_none_or(|curve| curve.is_sane(leaves))
             && self.fusion.as_ref().is_none_or(|kept| kept.fusion.is_sane())

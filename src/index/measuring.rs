@@ -13,7 +13,7 @@ use super::search::{DEFAULT_ALPHA, QueryEncoder};
 use crate::disk::{Backend, Kind, names};
 use crate::error::Error;
 use crate::memory::MemoryWeights;
-use crate::model::{Encoder, EncoderPrecision};
+use crate::model::EncoderPrecision;
 use crate::store::{EncodedBy, Notice, Operation, StoreError};
 
 impl ActiveModel {
@@ -117,10 +117,10 @@ impl ActiveModel {
 
     /// The kinds of embeddings that its encoder makes.
     pub(super) fn encodes(&self) -> BTreeSet<EncodedBy> {
-        BTreeSet::from([match self.model().encoder().map(Encoder::precision) {
-            Ok(EncoderPrecision::F32) => EncodedBy::F32,
-            Ok(EncoderPrecision::Int8) => EncodedBy::Int8,
-            Err(_) => EncodedBy::Given,
+        BTreeSet::from([match self.precision() {
+            Some(EncoderPrecision::F32) => EncodedBy::F32,
+            Some(EncoderPrecision::Int8) => EncodedBy::Int8,
+            None => EncodedBy::Given,
         }])
     }
 
@@ -139,13 +139,15 @@ impl ActiveModel {
             all = before.union(more).copied().collect();
             measured.encoded_by.clone_from(&all);
         })?;
-        let are_mixed =
-            |by: &BTreeSet<EncodedBy>| by.contains(&EncodedBy::F32) && by.contains(&EncodedBy::Int8);
-        if are_mixed(&all) && !are_mixed(&before) {
+        let (own, other) = match self.measured().precision {
+            Some(EncoderPrecision::Int8) => (EncodedBy::Int8, EncodedBy::F32),
+            _ => (EncodedBy::F32, EncodedBy::Int8),
+        };
+        if all.contains(&other) && !before.contains(&other) {
             tracing::warn!(
                 path = %self.store.path().display(),
-                "its embeddings are now of two precisions, f32 and int8: scores of the same text differ by up to \
-                 about 0.01; export the documents and insert them into a new index to have one"
+                "its texts are encoded in {own} and some in {other} now: scores of the same text in two precisions \
+                 differ by up to about 0.01; export the documents and insert them into a new index to have one"
             );
         }
         Ok(())

@@ -158,11 +158,11 @@ impl IndexBuilder {
         self
     }
 
-    /// How this handle encodes texts. By default, as the texts of the index were encoded when they were
-    /// stored ([`StoreStats::encoded_by`](crate::store::StoreStats::encoded_by)); in an empty index,
+    /// How texts are encoded. For a new index, the precision of the index, by default
     /// [`EncoderPrecision::Int8`] if the processor has instructions for it (AVX-512 VNNI or AVX-VNNI) and the
-    /// encoder has matrix products, otherwise [`EncoderPrecision::F32`]. Documents and queries need not be
-    /// encoded in the same way.
+    /// encoder has matrix products, otherwise [`EncoderPrecision::F32`]. On opening, the precision of this
+    /// handle, by default that of the index; documents and queries need not be encoded in the same way. A
+    /// model that comes into service later has the precision of the handle.
     pub fn encoder_precision(mut self, precision: EncoderPrecision) -> Self {
         self.load = self.load.encoder_precision(precision);
         self

@@ -94,8 +94,13 @@ impl Encoder {
         LoadOptions::new().encoder(dir)
     }
 
+    /// Whether it has a table of token vectors and no layers, and so no precision but f32.
+    pub(crate) fn is_static(&self) -> bool {
+        self.parts.source.config.layers == 0
+    }
+
     /// How texts are encoded.
-    pub(crate) fn precision(&self) -> EncoderPrecision {
+    pub fn precision(&self) -> EncoderPrecision {
         self.parts.source.precision
     }
 

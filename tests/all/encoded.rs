@@ -8,7 +8,7 @@ use ehi::{Bundle, Document, Index, IndexBuilder, Question, RepairOptions, Search
 use serde_json::json;
 
 use crate::program::{Flow, text};
-use crate::support::{DOCUMENTS, Shape, WIDTH, base_model, bundle, document, documents, filled, in_f32};
+use crate::support::{DOCUMENTS, Shape, WIDTH, base_model, bundle, document, documents, filled, id, in_f32};
 
 const SHAPE: Shape = Shape { height: 2 };
 const OTHER: Shape = Shape { height: 1 };
@@ -82,6 +82,33 @@ fn texts_are_encoded_as_those_of_the_index() {
     }
 }
 
+/// Whatever a handle chose for itself, the others agree.
+#[test]
+fn the_precision_of_an_index_stays() {
+    let narrow = Bundle::from_encoder_with(base_model(), &EncoderSettings::new().dim(64)).unwrap();
+    let both = [(EncoderPrecision::F32, EncodedBy::F32), (EncoderPrecision::Int8, EncodedBy::Int8)];
+    for [(own, by), (other, by_other)] in [both, [both[1], both[0]]] {
+        let dir = tempfile::tempdir().unwrap();
+        drop(Index::builder().encoder_precision(own).create(dir.path(), &bundle(SHAPE)).unwrap());
+        let early = Index::open_read_only(dir.path()).unwrap();
+        let index = Index::builder().encoder_precision(other).open(dir.path()).unwrap();
+        index.insert(document(1)).unwrap();
+        assert_eq!(encoded_by(&index), [by_other]);
+        drop(index);
+        let index = Index::open(dir.path()).unwrap();
+        index.insert(document(2)).unwrap();
+        index.flush().unwrap();
+        assert_eq!(encoded_by(&index), [EncodedBy::F32, EncodedBy::Int8]);
+        assert!(early.refresh().unwrap());
+        assert_eq!(scores(&early, "cell and gene"), scores(&index, "cell and gene"));
+        // Without a document, a change of model encodes nothing.
+        index.delete_batch([1, 2].map(id)).unwrap();
+        index.reencode(&narrow).unwrap();
+        index.insert(document(3)).unwrap();
+        assert_eq!(encoded_by(&index), [by]);
+    }
+}
+
 #[test]
 fn a_change_of_model_makes_embeddings_anew_and_a_rollback_brings_the_old_ones_back() {
     let (dir, index) = filled(SHAPE, DOCUMENTS);
@@ -151,7 +178,7 @@ fn what_was_not_recorded_is_unknown() {
 /// any notice.
 #[test]
 fn the_program_shows_precisions_and_says_when_they_are_mixed() {
-    let flow = Flow::new();
+    let flow = Flow::with(&["--encoder-precision", "int8"]);
     let insert = |place: usize, precision: &str| {
         let line = json!({ "_id": format!("doc-{place}"), "text": document(place).text }).to_string();
         let file = flow.path("document.jsonl");

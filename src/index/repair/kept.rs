@@ -108,7 +108,7 @@ fn repair_model(
     let (backend, dir) = (place.root.backend(), place.dir());
     let mut repair = Repair::begin_on(Arc::clone(&backend), &dir, StoreOptions::default())?;
     let measured = measurements(&repair, &*backend, &dir);
-    let load = LoadOptions::new().encoder_precision(measured.precision());
+    let load = LoadOptions::new().usual_precision(measured.precision.unwrap_or_default());
     let model = match model::restore(&mut repair, place, None, load) {
         Err(_) if given.is_some() => model::restore(&mut repair, place, given, load),
         restored => restored,

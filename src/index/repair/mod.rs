@@ -92,7 +92,7 @@ impl Index {
         let serving = Repair::begin_on(backend, &dir, StoreOptions::default());
         let mut serving = serving.map_err(without_manifest)?;
         let measured = measurements(&serving, &*root.backend(), &dir);
-        let load = LoadOptions::new().encoder_precision(measured.precision());
+        let load = LoadOptions::new().usual_precision(measured.precision.unwrap_or_default());
         let place = Place { root: &root, number: root.current().serving };
         let given = options.bundle.as_ref();
         let model = model::restore(&mut serving, place, given, load)?;
@@ -105,7 +105,7 @@ impl Index {
         // After the documents: what it loses is reported, which an error would prevent.
         kept::repair(&root, &bundle, given, &mut report, on_progress)?;
         repair_judgments(&root, options.undecided, &mut report)?;
-        settle_measured(&root, load, &mut report)?;
+        settle_measured(&root, load, &measured, &mut report)?;
         if options.forget && report.was_sound() {
             report.forgotten = forget(&*root.backend(), root.dir(), &root.current())?;
         }
@@ -122,8 +122,14 @@ fn measurements(repair: &Repair, backend: &dyn Backend, dir: &Path) -> Measureme
     }
 }
 
-/// Sets aside an unusable file of measurements of the serving model, and replaces a missing one.
-fn settle_measured(root: &Root, load: LoadOptions, report: &mut RepairReport) -> Result<()> {
+/// Sets aside an unusable file of measurements of the serving model, and replaces a missing one; `before` was
+/// known before the repair, which may have changed the model.
+fn settle_measured(
+    root: &Root,
+    load: LoadOptions,
+    before: &Measurements,
+    report: &mut RepairReport,
+) -> Result<()> {
     let (backend, current) = (root.backend(), root.current());
     let (number, dir) = (current.serving, root.model_dir(current.serving));
     let model = match ActiveModel::open_read_only(&*backend, &dir, number, load.lazy_encoder(true)) {
@@ -142,8 +148,13 @@ fn settle_measured(root: &Root, load: LoadOptions, report: &mut RepairReport) ->
             report.set_aside.push(set_aside(&*backend, root.dir(), &file, &name)?);
         }
         // Written in any case: it may be missing although it was read at opening.
-        let encoded_by = model.encoded_by();
-        model.measure(&*backend, |measured| measured.encoded_by = encoded_by)?;
+        let encoded_by = match before.encoded_by.is_empty() {
+            true => model.encoded_by(),
+            false => before.encoded_by.clone(),
+        };
+        model.measure(&*backend, |measured| {
+            (measured.encoded_by, measured.precision) = (encoded_by, before.precision);
+        })?;
     }
     if report.recomputed > 0 {
         model.note_encoded(&*backend, &model.encodes())?;
