@@ -166,7 +166,7 @@ def test_modes(store):
 
 def test_embeddings_are_those_of_the_index(store):
     embed = store.embed_model
-    encoder = ehi.Encoder(MODEL)
+    encoder = ehi.Encoder(store.client.model)
     assert embed.get_query_embedding("mending wheels") == encoder.encode_query("mending wheels").tolist()
     texts = [each.text for each in NODES]
     rows = embed.get_text_embedding_batch(texts)
