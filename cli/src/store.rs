@@ -80,7 +80,7 @@ pub struct CreateArgs {
     expires: Option<String>,
     /// How texts are encoded: f32, or int8, which is faster and slightly less exact; by default int8 if the
     /// processor has instructions for it
-    #[arg(long, value_name = "PRECISION")]
+    #[arg(long, value_name = "PRECISION", requires = "model")]
     encoder_precision: Option<EncoderPrecision>,
     #[command(flatten)]
     own: OwnModelArgs,
