@@ -63,10 +63,7 @@ pub struct PrecisionArgs {
 impl PrecisionArgs {
     /// The options with this precision.
     pub fn of(&self, builder: IndexBuilder) -> IndexBuilder {
-        match self.encoder_precision {
-            Some(precision) => builder.encoder_precision(precision),
-            None => builder,
-        }
+        self.encoder_precision.into_iter().fold(builder, IndexBuilder::encoder_precision)
     }
 
     /// The cross-encoder of a folder, or of a name.

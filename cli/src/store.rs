@@ -8,7 +8,9 @@ use ehi::calibrate::RecallCurve;
 use ehi::model::{DistilReport, EncoderPrecision};
 use ehi::search::DEFAULT_ALPHA;
 use ehi::store::{EncodedBy, Entries, Notice, StoreStats};
-use ehi::{Analyzer, Error, Index, Judgment, Language, LearnedFusion, OnProgress, Passages, Similarity};
+use ehi::{
+    Analyzer, Error, Index, IndexBuilder, Judgment, Language, LearnedFusion, OnProgress, Passages, Similarity,
+};
 use serde::Serialize;
 use serde_json::json;
 
@@ -172,7 +174,7 @@ pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
         Some(field) => builder.expires(field),
         None => builder,
     };
-    let builder = args.encoder_precision.iter().fold(builder, |builder, own| builder.encoder_precision(*own));
+    let builder = args.encoder_precision.into_iter().fold(builder, IndexBuilder::encoder_precision);
     let index = builder.own_model(args.own.own_model).create(&args.index, &bundle)?;
     let tree = match bundle.has_tree() {
         true => counted(bundle.model().indexer().shape().leaves(), "leaf"),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use super::analysis::{Analysis, lexers};
 use super::ingest::Ingest;
 use super::insert::Pace;
-use super::measured::{self, Measurements};
+use super::measured::{self, Content, Measurements, Unusable};
 use super::root::{check_directory, kind};
 use super::routing_log::RoutingLog;
 use super::search::{FilterCache, JudgedTexts};
@@ -161,7 +161,8 @@ impl ActiveModel {
 
     /// A store with the model next to it.
     fn beside(backend: &dyn Backend, number: u32, store: Arc<Store>, load: LoadOptions) -> Result<Self> {
-        let load = load.usual_precision(recorded_precision(backend, &store));
+        let read = measured::read(backend, store.path());
+        let load = load.usual_precision(recorded_precision(&read, &store));
         let bundle = load.bundle(store.path().join(names::BUNDLE))?;
         let config = store.config();
         check_model(config.model_hash, bundle.hash())?;
@@ -169,7 +170,7 @@ impl ActiveModel {
         let similarity = config.similarity()?;
         check_analyzer(config)?;
         let mut opened = Self::new(number, store, Arc::new(bundle), similarity);
-        opened.notice = opened.read_measured(backend);
+        opened.notice = opened.take_measured(read);
         if let Some(notice) = &opened.notice {
             tracing::warn!(path = %opened.store.path().display(), "{notice}");
         }
@@ -235,10 +236,9 @@ impl ActiveModel {
 }
 
 /// How texts are encoded next to this store, if the handle's options do not say it.
-fn recorded_precision(backend: &dyn Backend, store: &Store) -> EncoderPrecision {
-    let measured = measured::read(backend, store.path()).ok().flatten();
+fn recorded_precision(read: &Result<Option<Content>, Unusable>, store: &Store) -> EncoderPrecision {
     let origin = (store.config().model_hash.to_string(), store.id());
-    let of_store = measured.filter(|content| content.of == origin);
+    let of_store = read.as_ref().ok().and_then(Option::as_ref).filter(|content| content.of == origin);
     of_store.and_then(|content| content.measured.precision).unwrap_or_default()
 }
 

@@ -248,8 +248,8 @@ impl Index {
         let sharing = if is_own { Sharing::Index } else { options.sharing() };
         let model =
             ActiveModel::create(Arc::clone(&backend), &dir, number, bundle, sharing, ranking, &options)?;
-        if keeps_embeddings {
-            let precision = serving.measured().precision;
+        let precision = serving.measured().precision;
+        if keeps_embeddings && model.measured().precision != precision {
             model.measure(&*backend, |measured| measured.precision = precision)?;
         }
         Ok(model)

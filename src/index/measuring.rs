@@ -59,7 +59,12 @@ impl ActiveModel {
 
     /// Reads the file; one that cannot be used is treated as missing. Returns the finding about it.
     pub(super) fn read_measured(&self, backend: &dyn Backend) -> Option<Notice> {
-        let read = self.stored_measurements(backend);
+        self.take_measured(measured::read(backend, self.store.path()))
+    }
+
+    /// The same with the file's content.
+    pub(super) fn take_measured(&self, read: Result<Option<Content>, Unusable>) -> Option<Notice> {
+        let read = self.own_measurements(read);
         let notice = self.notice_of(&read);
         self.set_measured(read.ok().flatten().unwrap_or_default());
         notice
@@ -76,7 +81,7 @@ impl ActiveModel {
 
     /// The finding about the file: that it is missing or cannot be used.
     pub(super) fn unmeasured(&self, backend: &dyn Backend) -> Option<Notice> {
-        self.notice_of(&self.stored_measurements(backend))
+        self.notice_of(&self.own_measurements(measured::read(backend, self.store.path())))
     }
 
     fn notice_of(&self, read: &Result<Option<Measurements>, Unusable>) -> Option<Notice> {
@@ -90,10 +95,11 @@ impl ActiveModel {
     }
 
     /// `None` if the file is missing.
-    fn stored_measurements(&self, backend: &dyn Backend) -> Result<Option<Measurements>, Unusable> {
-        let Some(Content { of, measured }) = measured::read(backend, self.store.path())? else {
-            return Ok(None);
-        };
+    fn own_measurements(
+        &self,
+        read: Result<Option<Content>, Unusable>,
+    ) -> Result<Option<Measurements>, Unusable> {
+        let Some(Content { of, measured }) = read? else { return Ok(None) };
         if of != self.origin() {
             return Err(Unusable::Foreign);
         }

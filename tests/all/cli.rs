@@ -78,10 +78,8 @@ fn what_was_inserted_before_a_bad_line_stays() {
 
 #[test]
 fn texts_are_encoded_as_asked() {
-    let flow = Flow::new();
-    let file = flow.path("documents.jsonl");
-    fs::write(&file, corpus_lines(&documents(DOCUMENTS))).unwrap();
-    flow.run("insert", &["--encoder-precision", "f32", text(&file)]).ok();
+    let flow = Flow::with(&["--encoder-precision", "f32"]);
+    flow.insert(DOCUMENTS);
     let score = |precision: &str| {
         let options = ["--encoder-precision", precision, "--json", "cell and gene 17"];
         flow.run("search", &options).json()["hits"][0]["dense"].as_f64().unwrap()

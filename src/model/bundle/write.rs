@@ -140,7 +140,7 @@ impl BundleParts<'_> {
     /// sentence-transformers has other defaults.
     fn defaults(&self, base: &Encoder) -> Result<Vec<(&'static str, String)>, ModelError> {
         let mut defaults = Vec::new();
-        let is_static = base.config().layers == 0;
+        let is_static = base.is_static();
         let has_modules = self.base.join("modules.json").exists();
         if is_static && !has_modules {
             let modules = match base.pooler.is_unit() {
