@@ -23,7 +23,7 @@ use crate::store::{
     segment::{Segment, SegmentFiles},
 };
 use crate::{
-    codes,
+    codes::{self, StoredCodes},
     disk::FileSystem,
     document::Document,
     ids::{Generation, LeafId, ModelHash},
@@ -160,16 +160,13 @@ pub fn segment(bytes: &[u8], cuts: &[u16], rows: u16) {
             order.truncate(rows as usize / 2 * 4);
         }
     }
-    let mut spans = section().to_vec();
-    spans.truncate(spans.len().min(rows as usize * 8) / 8 * 8);
-    let (means, dim) = (spans.len() / 8 + usize::from(rows > 0), DIM as usize);
-    let blocks = (rows as usize).div_ceil(codes::BLOCK_ROWS);
-    matrix.push((MEAN_ROWS, spans));
+    let mut places = section().to_vec();
+    places.resize(2 * leaves, 0);
+    let (blocks, dim) = ((rows as usize).div_ceil(codes::BLOCK_ROWS) + rows as usize % 4, DIM as usize);
+    matrix.push((CODE_PLACES, places));
     for (name, length) in [
         (CODES, blocks * codes::block_bytes(dim)),
-        (CODE_FACTORS, rows as usize * codes::FACTORS * 4),
-        (CODE_SHIFTS, rows as usize * 4),
-        (MEANS, means * dim * 2),
+        (MEANS, 3 * dim * 2),
         (SUPPLEMENTS, rows as usize * codes::supplement_bytes(dim)),
     ] {
         matrix.push((name, vec![0x3c; length]));
@@ -192,8 +189,16 @@ pub fn segment(bytes: &[u8], cuts: &[u16], rows: u16) {
         }
     }
     for (first, end) in [(0, rows), (rows / 3, rows / 2)] {
-        if let Ok(Some(found)) = segment.codes(first..end) {
-            assert_eq!(found.means.map(|(rows, _)| rows).sum::<usize>(), (end - first) as usize);
+        for near in [0, 3] {
+            let mut found = Vec::new();
+            if let Ok(true) = segment.put_codes(first..end, LeafId(near), &mut |codes| found.push(codes)) {
+                assert_eq!(found.iter().map(|codes| codes.rows).sum::<usize>(), (end - first) as usize);
+                let blocks = |codes: &StoredCodes<'_>| (codes.first + codes.rows).div_ceil(codes::BLOCK_ROWS);
+                let bytes = |codes: &StoredCodes<'_>| blocks(codes) * codes::block_bytes(dim);
+                assert!(
+                    found.iter().all(|codes| codes.blocks.len() == bytes(codes) && codes.mean.len() == dim)
+                );
+            }
         }
     }
     for leaf in 0..32 {

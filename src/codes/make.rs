@@ -4,8 +4,9 @@ use half::f16;
 use half::slice::HalfFloatSliceExt;
 use pulp::{Arch, Simd, WithSimd};
 
+use super::block::{put_bits, put_numbers};
 use super::supplement::{self, HIGHEST, UNIT};
-use super::{FACTORS, GROUP, LANES, Rotation, TABLE, nibble};
+use super::{LANES, Rotation};
 
 /// The step of the grid for a normal distribution of variance 1: among grids of 16 equal steps, the one with
 /// the least mean square error. Part of the format.
@@ -27,23 +28,28 @@ impl MeanMaker {
         self.sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += x.to_f64());
     }
 
-    /// Appends the direction of the mean of the rows so far, of length 1, to `means`, and starts over. Zeros
-    /// if the mean has no direction.
+    /// Appends the direction of the mean to `means`, and starts over.
     pub fn finish(&mut self, means: &mut Vec<f16>) {
+        means.extend(self.direction());
+        self.sums.fill(0.0);
+    }
+
+    /// The direction of the mean of the rows so far, of length 1; zeros if the mean has no direction.
+    pub fn direction(&self) -> impl Iterator<Item = f16> + '_ {
         let norm = self.sums.iter().map(|x| x * x).sum::<f64>().sqrt();
         let scale = if norm > 0.0 { 1.0 / norm } else { 0.0 };
-        means.extend(self.sums.iter().map(|sum| f16::from_f64(sum * scale)));
-        self.sums.fill(0.0);
+        self.sums.iter().map(move |sum| f16::from_f64(sum * scale))
     }
 }
 
-/// The factors of a row's code.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Made {
-    /// The factor of `<signs, P q>`, and the error for `|q'| = 1` and `e = 1`.
-    pub factors: [f32; FACTORS],
+/// The numbers of a code.
+struct Made {
+    /// The factor of the product of the query with the code.
+    factor: f32,
+    /// The error for `|q'| = 1` and `e = 1`.
+    error: f32,
     /// The factor of the product of the query with the mean.
-    pub shift: f32,
+    shift: f32,
 }
 
 /// Computes codes of rows.
@@ -71,18 +77,18 @@ impl Sums {
         Arch::new().dispatch(SumUp { code, row, mean })
     }
 
-    /// The factors of the code; `turned` are the sums of the row itself, `along` is its component along the
+    /// The numbers of the code; `turned` are the sums of the row itself, `along` is its component along the
     /// mean.
     fn numbers(&self, turned: &Self, along: f64, dim: usize) -> Made {
         let along = along + turned.mean;
         if self.row <= 0.0 {
-            return Made { factors: [0.0; FACTORS], shift: along as f32 };
+            return Made { factor: 0.0, error: 0.0, shift: along as f32 };
         }
         let (factor, norm) = (turned.own / self.row, turned.own.sqrt());
         let cosine = (self.row / (self.own.sqrt() * norm)).min(1.0);
         let width = cosine * (dim as f64 - 1.0).max(1.0).sqrt();
         let error = norm * (1.0 - cosine * cosine).sqrt() / width;
-        Made { factors: [factor as f32, error as f32], shift: (along - factor * self.mean) as f32 }
+        Made { factor: factor as f32, error: error as f32, shift: (along - factor * self.mean) as f32 }
     }
 }
 
@@ -127,38 +133,25 @@ impl CodeMaker {
         }
     }
 
-    /// Sets the mean, `[dim]`, that the following rows are coded relative to, or none.
-    pub fn beside(&mut self, mean: Option<&[f16]>) {
-        match mean {
-            Some(mean) => mean.convert_to_f32_slice(&mut self.mean),
-            None => self.mean.fill(0.0),
-        }
+    /// Sets the mean, `[dim]`, that the following rows are coded relative to.
+    pub fn beside(&mut self, mean: &[f16]) {
+        mean.convert_to_f32_slice(&mut self.mean);
         self.turned_mean.copy_from_slice(&self.mean);
         self.rotation.apply(&mut self.turned_mean);
     }
 
-    /// The factors of a row's code. Sets its bits, those of the positive turned elements, at its place in a
-    /// block, where they must be 0, and writes its supplement, if requested.
+    /// Adds a row's code to a block, at a place where all bits must be 0, and writes its supplement, if
+    /// requested.
     ///
     /// # Shapes
     /// `row` `[dim]` f16, finite; `block` `[block_bytes]`; `supplement` `[supplement_bytes]`.
-    pub fn encode(
-        &mut self,
-        row: &[f16],
-        place: usize,
-        block: &mut [u8],
-        supplement: Option<&mut [u8]>,
-    ) -> Made {
+    pub fn encode(&mut self, row: &[f16], place: usize, block: &mut [u8], supplement: Option<&mut [u8]>) {
         row.convert_to_f32_slice(&mut self.turned);
         let along = Sums::of(&self.mean, &self.turned, &self.mean).row as f32;
         self.turned.iter_mut().zip(&self.mean).for_each(|(x, mean)| *x -= along * mean);
         self.rotation.apply(&mut self.turned);
 
-        let (byte, half) = nibble(place);
-        for (group, table) in self.turned.chunks(GROUP).zip(block.chunks_exact_mut(TABLE)) {
-            let bits = group.iter().zip(0..).map(|(&x, bit)| u8::from(x > 0.0) << bit);
-            table[byte] |= bits.sum::<u8>() << half;
-        }
+        put_bits(&self.turned, place, block);
         let (dim, along) = (row.len(), f64::from(along));
         let turned = Sums::of(&self.turned, &self.turned, &self.turned_mean);
         if let Some(record) = supplement {
@@ -172,10 +165,12 @@ impl CodeMaker {
                 (*value, *level) = if x > 0.0 { (middle, steps) } else { (-middle, HIGHEST - steps) };
             }
             let steps = Sums::of(&self.values, &self.turned, &self.turned_mean);
-            let Made { factors: [factor, error], shift } = steps.numbers(&turned, along, dim);
+            let Made { factor, error, shift } = steps.numbers(&turned, along, dim);
             supplement::pack(&self.levels, [factor, error, shift], record);
         }
         self.values.iter_mut().zip(&self.turned).for_each(|(v, &x)| *v = if x > 0.0 { 1.0 } else { -1.0 });
-        Sums::of(&self.values, &self.turned, &self.turned_mean).numbers(&turned, along, dim)
+        let signs = Sums::of(&self.values, &self.turned, &self.turned_mean);
+        let Made { factor, error, shift } = signs.numbers(&turned, along, dim);
+        put_numbers([shift, factor, error], place, block);
     }
 }

@@ -19,21 +19,27 @@
 //!
 //! The meaning of a code is part of the format on disk: see `docs/format.md`.
 
+mod block;
 mod make;
-mod means;
 mod query;
 mod rotation;
 mod supplement;
 #[cfg(test)]
 mod tests;
 
-#[cfg(test)]
-pub(crate) use make::Made;
+use half::f16;
+
+pub(crate) use block::{BLOCK_ROWS, Block, block_bytes};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use block::{CHUNK_BYTES, CHUNK_TABLES};
 pub(crate) use make::{CodeMaker, MeanMaker};
-pub(crate) use means::Means;
-pub(crate) use query::{CodedQuery, CodedRows, Near};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use query::BlockSums;
+pub(crate) use query::{CodeScan, CodedQuery, Likely, Near, TableSums};
 pub(crate) use rotation::Rotation;
-pub(crate) use supplement::{UNIT, UNIT_BYTES, record_bytes as supplement_bytes, split as split_supplement};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use supplement::{UNIT, UNIT_BYTES};
+pub(crate) use supplement::{record_bytes as supplement_bytes, split as split_supplement};
 
 /// Dimensions whose bits are read together: four bits select one of the 16 bytes of a shuffle.
 const GROUP: usize = 4;
@@ -42,14 +48,6 @@ const LANES: usize = 16;
 /// Entries of a table of sums: one for each value of a group.
 pub(crate) const TABLE: usize = 1 << GROUP;
 
-/// Rows whose codes are stored together.
-///
-/// In a block, the 16 bytes starting at `16 g` hold group g, dimensions `4 g` to `4 g + 3`, of all its rows:
-/// row p has the low half of byte `p % 16` if p is below 16, otherwise the high half, with the lowest
-/// dimension in the lowest bit.
-pub(crate) const BLOCK_ROWS: usize = 32;
-/// Factors of a code: for the estimate, and for its error.
-pub(crate) const FACTORS: usize = 2;
 /// By how many standard deviations, roughly, a score must exceed the estimate of its code for a row to be
 /// missed.
 pub(crate) const CODE_WIDTH: f32 = 2.9;
@@ -59,29 +57,19 @@ pub(crate) const FEWEST_DIMENSIONS: usize = 64;
 /// saves in reading. The rows of all smaller leaves share one.
 pub(crate) const FEWEST_FOR_MEAN: usize = 32;
 
-/// The stored codes of consecutive rows.
-#[derive(Clone, Debug)]
+/// Fewest rows of a leaf whose codes begin a block of their own, so that few blocks are read for the leaf;
+/// the rows of smaller leaves share blocks.
+pub(crate) const FEWEST_FOR_BLOCK: usize = 8;
+
+/// The stored codes of consecutive rows that are relative to one mean.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct StoredCodes<'a> {
     /// `[blocks, block_bytes]`, the blocks that contain all rows.
     pub blocks: &'a [u8],
-    /// `[rows]`.
-    pub factors: &'a [[f32; FACTORS]],
-    /// `[rows]`.
-    pub shifts: &'a [f32],
-    pub means: Means<'a>,
-}
-
-/// Groups of a code: an even number; the last ones may exceed the width and have no bits.
-fn groups(dim: usize) -> usize {
-    dim.div_ceil(2 * GROUP) * 2
-}
-
-/// The position of a row's four bits in 16 bytes: the byte, and the shift.
-fn nibble(place: usize) -> (usize, usize) {
-    (place % TABLE, place / TABLE * GROUP)
-}
-
-/// Bytes of a block of codes.
-pub(crate) fn block_bytes(dim: usize) -> usize {
-    groups(dim) * TABLE
+    /// The position of the first row in the first block.
+    pub first: usize,
+    /// Number of rows.
+    pub rows: usize,
+    /// The direction of the mean, `[dim]`.
+    pub mean: &'a [f16],
 }

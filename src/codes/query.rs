@@ -2,8 +2,10 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
+use super::block::{BLOCK_ROWS, Block, CHUNK_BYTES, CHUNK_TABLES, Numbers, ROW_BYTES, groups};
 use super::supplement::{self, HIGHEST, UNIT};
-use super::{BLOCK_ROWS, FACTORS, GROUP, LANES, Rotation, TABLE, groups};
+use super::{GROUP, LANES, Rotation, TABLE};
+use crate::prefetch::{CACHE_LINE_BYTES, prefetch};
 
 /// Width of the error caused by rounded tables, in standard deviations. It is added to a much larger error.
 const ROUNDING_WIDTH: f32 = 2.0;
@@ -51,24 +53,99 @@ pub(crate) struct CodedQuery {
 /// A query relative to a mean.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Near {
-    /// Its product with the mean; 0 without one.
+    /// Its product with the mean.
     pub along: f32,
     /// `|q'|`, the length of the rest of the query.
     pub rest: f32,
 }
 
-/// Rows of a block with codes relative to the same mean.
+/// Blocks of codes relative to one mean, to be compared with a query.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CodedRows<'a> {
-    /// `[rows or more]`, from [`CodedQuery::sums`].
-    pub sums: &'a [u32],
-    /// `[rows]`, at most [`BLOCK_ROWS`].
-    pub factors: &'a [[f32; FACTORS]],
-    /// `[rows or more]`.
-    pub shifts: &'a [f32],
+pub(crate) struct CodeScan<'a> {
+    pub query: &'a CodedQuery,
+    /// `[blocks, block_bytes]`
+    pub blocks: &'a [u8],
     pub near: Near,
     /// e, the width of errors in standard deviations, approximately.
     pub width: f32,
+    /// The score that a row must be able to have.
+    pub threshold: f32,
+    /// What is read next, prefetched in the meantime.
+    pub next: &'a [u8],
+}
+
+/// The rows of a block that can have a score of the threshold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Likely {
+    /// The number of the block.
+    pub block: usize,
+    /// A bit for each place, lowest first, that is set unless the bound is below the threshold, so also if it
+    /// cannot be compared. A place without a row has some bit.
+    pub reach: u32,
+    /// The highest likely scores.
+    pub bounds: [f32; BLOCK_ROWS],
+    /// From [`BlockSums::sums`].
+    pub sums: [u32; BLOCK_ROWS],
+}
+
+/// Adds up what the bits of a block select from a query's tables. Its method must be `#[inline(always)]`, so
+/// that it is compiled with the features of its caller.
+pub(crate) trait BlockSums: Copy {
+    /// # Shapes
+    /// `tables` `[chunks, 2 CHUNK_TABLES]`, `bits` `[chunks, CHUNK_BYTES]`.
+    fn sums(self, tables: &[u8], bits: &[u8]) -> [u32; BLOCK_ROWS];
+}
+
+/// The definition of these sums.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TableSums;
+
+impl BlockSums for TableSums {
+    #[inline(always)]
+    fn sums(self, tables: &[u8], bits: &[u8]) -> [u32; BLOCK_ROWS] {
+        let mut sums = [0; BLOCK_ROWS];
+        for (bits, tables) in bits.chunks_exact(CHUNK_BYTES).zip(tables.chunks_exact(2 * CHUNK_TABLES)) {
+            let (low, high) = tables.split_at(CHUNK_TABLES);
+            for (sum, bytes) in sums.iter_mut().zip(bits.chunks_exact(ROW_BYTES)) {
+                let tables = low.chunks_exact(TABLE).zip(high.chunks_exact(TABLE));
+                let found = tables.zip(bytes).map(|((low, high), byte)| {
+                    u32::from(low[usize::from(byte & 15)]) + u32::from(high[usize::from(byte >> 4)])
+                });
+                *sum += found.sum::<u32>();
+            }
+        }
+        sums
+    }
+}
+
+impl CodeScan<'_> {
+    /// Passes the blocks with rows that can have a score of the threshold to `found`.
+    #[inline(always)]
+    pub fn run(self, kernel: impl BlockSums, found: &mut impl FnMut(&Likely)) {
+        let Self { query, blocks, near, width, threshold, next } = self;
+        let (base, error) = (query.base + ROUNDING_WIDTH * query.rounding, width * near.rest);
+        let blocks = blocks.chunks_exact(query.block_bytes());
+        let mut ahead = next.chunks(CACHE_LINE_BYTES);
+        let lines = ahead.len().div_ceil(blocks.len().max(1));
+        for (number, bytes) in blocks.enumerate() {
+            ahead.by_ref().take(lines).for_each(|line| prefetch(line.as_ptr()));
+            let Block { bits, numbers } = Block::new(bytes);
+            let sums = kernel.sums(&query.tables, bits);
+            let bounds: [f32; BLOCK_ROWS] = std::array::from_fn(|place| {
+                let product = base + query.step * sums[place] as f32;
+                near.along * numbers.shifts[place]
+                    + numbers.factors[place] * product
+                    + numbers.errors[place] * error
+            });
+            let reaches = bounds.map(|bound| u8::from((bound >= threshold) | bound.is_nan()));
+            // As one number, which compilers make of a vector faster than a bit for each row.
+            if u128::from_ne_bytes(reaches) != 0 {
+                let reach =
+                    reaches.iter().zip(0..).fold(0, |all, (&one, place)| all | u32::from(one) << place);
+                found(&Likely { block: number, reach, bounds, sums });
+            }
+        }
+    }
 }
 
 impl CodedQuery {
@@ -125,20 +202,10 @@ impl CodedQuery {
         Self { fine, fine_step, middle, fine_rounding, tables, step, base, squares, rounding }
     }
 
-    /// The table sums of the rows of a block.
-    ///
-    /// # Shapes
-    /// `block` `[block_bytes]`.
-    pub fn sums(&self, block: &[u8]) -> [u32; BLOCK_ROWS] {
-        let mut sums = [0; BLOCK_ROWS];
-        for (bytes, table) in block.chunks_exact(TABLE).zip(self.tables.chunks_exact(TABLE)) {
-            let (low, high) = sums.split_at_mut(TABLE);
-            for ((low, high), byte) in low.iter_mut().zip(high).zip(bytes) {
-                *low += u32::from(table[usize::from(byte & 15)]);
-                *high += u32::from(table[usize::from(byte >> 4)]);
-            }
-        }
-        sums
+    /// Bytes of a block of codes of this width.
+    #[inline(always)]
+    pub fn block_bytes(&self) -> usize {
+        self.tables.len() / (2 * CHUNK_TABLES) * CHUNK_BYTES + size_of::<Numbers>()
     }
 
     /// The product of a row's signs with the query, from its sum.
@@ -148,8 +215,7 @@ impl CodedQuery {
     }
 
     /// The query relative to a mean, given its product with that mean.
-    pub fn near(&self, along: Option<f32>) -> Near {
-        let along = along.unwrap_or(0.0);
+    pub fn near(&self, along: f32) -> Near {
         Near { along, rest: (self.squares - along * along).max(LEAST_REST * self.squares).sqrt() }
     }
 
@@ -174,12 +240,6 @@ impl CodedQuery {
         let (own, rounded) = (error * near.rest, factor * self.fine_rounding);
         estimate + width * (own * own + rounded * rounded).sqrt()
     }
-
-    /// Writes the highest likely scores of rows to `bounds`; returns a bit for each row, lowest first, that
-    /// is set unless the bound is below the threshold, so also if it cannot be compared.
-    pub fn upper_bounds(&self, part: CodedRows<'_>, threshold: f32, bounds: &mut [f32; BLOCK_ROWS]) -> u32 {
-        Arch::new().dispatch(UpperBounds { query: self, part, threshold, bounds })
-    }
 }
 
 struct Prepare<'a> {
@@ -193,33 +253,5 @@ impl WithSimd for Prepare<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) -> CodedQuery {
         CodedQuery::prepare(self.turned, self.dim)
-    }
-}
-
-struct UpperBounds<'a> {
-    query: &'a CodedQuery,
-    part: CodedRows<'a>,
-    threshold: f32,
-    bounds: &'a mut [f32; BLOCK_ROWS],
-}
-
-impl WithSimd for UpperBounds<'_> {
-    type Output = u32;
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) -> u32 {
-        let Self { query, part, threshold, bounds } = self;
-        let CodedRows { sums, factors, shifts, near, width } = part;
-        let (base, error) = (query.base + ROUNDING_WIDTH * query.rounding, width * near.rest);
-        let rows = sums.iter().zip(factors).zip(shifts);
-        for (bound, ((&sum, factors), shift)) in bounds.iter_mut().zip(rows) {
-            let product = base + query.step * sum as f32;
-            *bound = near.along * shift + factors[0] * product + factors[1] * error;
-        }
-        // Places beyond the rows keep their former contents.
-        let rows = sums.len().min(factors.len()).min(shifts.len());
-        let may_be = |bound: f32| u32::from(bound >= threshold) | u32::from(bound.is_nan());
-        let mask = bounds.iter().zip(0..).fold(0, |mask, (bound, place)| mask | may_be(*bound) << place);
-        if rows < BLOCK_ROWS { mask & ((1 << rows) - 1) } else { mask }
     }
 }

@@ -38,34 +38,51 @@ fn the_rotation_never_changes() {
     let mut row: Vec<f32> = (0..96).map(|i| (i % 13) as f32 - 6.0).collect();
     Rotation::new(96).apply(&mut row);
     let halves: Vec<f16> = (0..96).map(|i| f16::from_f32((i % 13) as f32 - 6.0)).collect();
-    for place in [0, 5, 16, 31] {
+    for place in [0, 5, 15] {
         let mut block = vec![0; block_bytes(96)];
         CodeMaker::new(96).encode(&halves, place, &mut block, None);
+        let (bits, numbers) = block.split_at(3 * 64);
         let mut code = [0u64; 2];
         for (i, x) in row.iter().enumerate() {
-            let bit = block[i / 4 * 16 + place % 16] >> (place / 16 * 4 + i % 4) & 1;
+            let byte = bits[i / 32 * 64 + 4 * place + i % 16 / 4];
+            let bit = byte >> (i % 32 / 16 * 4 + i % 4) & 1;
             assert_eq!(bit == 1, *x > 0.0, "{i}");
             code[i / 64] |= u64::from(bit) << (i % 64);
         }
         assert_eq!(code, PINNED, "{code:#x?}");
-        let set: u32 = block.iter().map(|byte| byte.count_ones()).sum();
+        // The shift, which is 0 here, the factor and the error; those of the other rows are 0.
+        let is_set = |number: &[u8]| number.iter().any(|byte| *byte != 0);
+        let set: Vec<usize> = (0..48).filter(|at| is_set(&numbers[4 * at..4 * at + 4])).collect();
+        assert_eq!((numbers.len(), set), (4 * 48, vec![16 + place, 32 + place]));
+        let set: u32 = bits.iter().map(|byte| byte.count_ones()).sum();
         assert_eq!(set, code.iter().map(|word| word.count_ones()).sum::<u32>(), "no other row has a bit");
     }
 }
 
 const PINNED: [u64; 2] = [0xe031_bc2e_8267_2c3e, 0x7faf_6c80];
 
-/// The highest likely score of a row, from its sum: estimate plus error.
-fn upper_bound(coded: &CodedQuery, sum: u32, near: Near, width: f32, made: Made) -> f32 {
-    let mut bounds = [0.0; BLOCK_ROWS];
-    let rows = CodedRows { sums: &[sum], factors: &[made.factors], shifts: &[made.shift], near, width };
-    coded.upper_bounds(rows, f32::INFINITY, &mut bounds);
-    bounds[0]
+/// The rows of a block with all of their bounds.
+fn scanned(query: &CodedQuery, blocks: &[u8], near: Near, width: f32, threshold: f32) -> Vec<Likely> {
+    let mut all = Vec::new();
+    let scan = CodeScan { query, blocks, near, width, threshold, next: &[] };
+    scan.run(TableSums, &mut |found| all.push(*found));
+    all
 }
 
-fn tight_bound(coded: &CodedQuery, sum: u32, near: Near, width: f32, record: &[u8]) -> f32 {
+/// The highest likely scores of a row, by its block and its place there: estimate plus error, from the bits
+/// alone and with the supplement.
+fn upper_bounds(
+    coded: &CodedQuery,
+    near: Near,
+    width: f32,
+    block: &[u8],
+    place: usize,
+    record: &[u8],
+) -> [f32; 2] {
+    let found = scanned(coded, block, near, width, f32::NEG_INFINITY)[0];
     let (bits, numbers) = split_supplement(record);
-    coded.tight_bound(coded.product(sum), coded.levels(bits), near, width, numbers)
+    let (product, levels) = (coded.product(found.sums[place]), coded.levels(bits));
+    [found.bounds[place], coded.tight_bound(product, levels, near, width, numbers)]
 }
 
 /// Rows with a component along a mean, from far from the query to near it.
@@ -98,18 +115,19 @@ fn scores_lie_below_the_bounds_but_for_few() {
             let around: Vec<f16> = unit(dim, &mut random).into_iter().map(f16::from_f32).collect();
             maker_of_mean.add(&around);
             maker_of_mean.finish(&mut mean);
-            let mean = (round % 2 == 1).then_some(&*mean);
-            let of_mean: Option<f64> = mean.map(score);
-            let near = coded.near(of_mean.map(|score| score as f32));
-            maker.beside(mean);
+            // Zeros are the mean of rows whose mean has no direction.
+            if round % 2 == 0 {
+                mean.fill(f16::ZERO);
+            }
+            let of_mean: f64 = score(&mean);
+            let near = coded.near(of_mean as f32);
+            maker.beside(&mean);
             for row in rows_along(&around, &query, 100, &mut random) {
                 let (mut block, place) = (vec![0; block_bytes(dim)], rows % BLOCK_ROWS);
-                let made = maker.encode(&row, place, &mut block, Some(&mut record));
+                maker.encode(&row, place, &mut block, Some(&mut record));
                 let exact: f64 = score(&row);
-                let sum = coded.sums(&block)[place];
-                let bound = upper_bound(&coded, sum, near, WIDTH, made);
-                let tight = tight_bound(&coded, sum, near, WIDTH, &record);
-                for (at, bound) in [bound, tight].map(f64::from).into_iter().enumerate() {
+                let bounds = upper_bounds(&coded, near, WIDTH, &block, place, &record);
+                for (at, bound) in bounds.map(f64::from).into_iter().enumerate() {
                     above[at] += usize::from(exact > bound);
                     slack[at] += bound - exact;
                 }
@@ -134,9 +152,9 @@ fn bounds_are_tighter_beside_a_mean() {
     let product: f32 = mean.iter().zip(&query).map(|(m, q)| m.to_f32() * q).sum();
     let width = |mean: Option<&[f16]>, row: &[f16]| {
         let (mut maker, mut block) = (CodeMaker::new(DIM), vec![0; block_bytes(DIM)]);
-        maker.beside(mean);
-        let made = maker.encode(row, 0, &mut block, None);
-        made.factors[1] * coded.near(mean.map(|_| product)).rest
+        maker.beside(mean.unwrap_or(&[f16::ZERO; DIM]));
+        maker.encode(row, 0, &mut block, None);
+        Block::new(&block).numbers.errors[0] * coded.near(mean.map_or(0.0, |_| product)).rest
     };
     for row in rows_along(&mean, &query, 20, &mut random) {
         let far: Vec<f16> =
@@ -160,7 +178,7 @@ fn a_sign_and_a_level_are_a_step_of_the_grid() {
     for (i, x) in turned.iter().enumerate() {
         let mut one = vec![0; DIM];
         one[i] = 1;
-        let sign = block[i / 4 * 16] >> (i % 4) & 1;
+        let sign = block[i / 32 * 64 + i % 16 / 4] >> (i % 32 / 16 * 4 + i % 4) & 1;
         let step = 8 * usize::from(sign) + supplement::product(&one, supplement::split(&record).0) as usize;
         let expected = (x / norm * (DIM as f32).sqrt() / 0.3352 + 8.0).floor().clamp(0.0, 15.0) as usize;
         assert_eq!(step, expected, "{x}");
@@ -170,32 +188,36 @@ fn a_sign_and_a_level_are_a_step_of_the_grid() {
 }
 
 #[test]
-fn bounds_of_a_block_are_those_of_its_rows() {
-    let coded = CodedQuery::new(&Rotation::new(64), &[0.125; 64]);
-    let sums: Vec<u32> = (0..BLOCK_ROWS as u32).map(|row| 900 + 37 * row).collect();
-    for rows in [1, 5, 31, 32] {
-        let mut factors: Vec<[f32; FACTORS]> = (0..rows).map(|row| [0.1, 0.01 * row as f32]).collect();
-        let shifts: Vec<f32> = (0..rows).map(|row| row as f32 / 64.0).collect();
-        let near = coded.near(Some(0.25));
-        let own: Vec<f32> = (0..rows)
-            .map(|row| {
-                let made = Made { factors: factors[row], shift: shifts[row] };
-                upper_bound(&coded, sums[row], near, 2.0, made)
-            })
-            .collect();
-        let threshold = own[rows / 2];
-        // A bound that cannot be compared may be a hit.
-        factors[0][0] = f32::NAN;
-        let mut bounds = [0.0; BLOCK_ROWS];
-        let mask = coded.upper_bounds(
-            CodedRows { sums: &sums, factors: &factors, shifts: &shifts, near, width: 2.0 },
-            threshold,
-            &mut bounds,
-        );
-        assert!(bounds[0].is_nan() && bounds[1..rows] == own[1..]);
-        let want = (1..rows).filter(|row| own[*row] >= threshold).fold(1, |mask, row| mask | 1 << row);
-        assert_eq!(mask, want, "{rows}");
+fn blocks_are_found_by_the_bounds_of_their_rows() {
+    const DIM: usize = 70;
+    let mut random = ChaCha8Rng::seed_from_u64(11);
+    let query = unit(DIM, &mut random);
+    let (coded, mut maker) = (CodedQuery::new(&Rotation::new(DIM), &query), CodeMaker::new(DIM));
+    let bytes = block_bytes(DIM);
+    let mut blocks = vec![0; 3 * bytes];
+    for place in 0..3 * BLOCK_ROWS {
+        let row: Vec<f16> = unit(DIM, &mut random).into_iter().map(f16::from_f32).collect();
+        maker.encode(&row, place % BLOCK_ROWS, &mut blocks[place / BLOCK_ROWS * bytes..][..bytes], None);
     }
+    let near = coded.near(0.0);
+    let all = scanned(&coded, &blocks, near, 2.0, f32::NEG_INFINITY);
+    assert!(all.iter().map(|found| (found.block, found.reach)).eq((0..3).map(|block| (block, 0xffff))));
+    let mut bounds: Vec<f32> = all.iter().flat_map(|found| found.bounds).collect();
+    bounds.sort_by(f32::total_cmp);
+    for place in [0, 9, 46, 47] {
+        let threshold = bounds[place];
+        let found = scanned(&coded, &blocks, near, 2.0, threshold);
+        let reached: Vec<(usize, u32)> = found.iter().map(|found| (found.block, found.reach)).collect();
+        let reach =
+            |own: &Likely| (0..16).filter(|&at| own.bounds[at] >= threshold).fold(0, |all, at| all | 1 << at);
+        let expected = all.iter().map(|own| (own.block, reach(own))).filter(|own| own.1 != 0);
+        assert!(reached.iter().copied().eq(expected), "{reached:?}");
+    }
+    assert!(scanned(&coded, &blocks, near, 2.0, 9.0).is_empty());
+    // A bound that cannot be compared may be a hit.
+    blocks[2 * bytes - 4..2 * bytes].copy_from_slice(&f32::NAN.to_le_bytes());
+    let found = scanned(&coded, &blocks, near, 2.0, 9.0);
+    assert!(found.len() == 1 && (found[0].block, found[0].reach) == (1, 1 << 15), "{found:?}");
 }
 
 #[test]
@@ -207,15 +229,13 @@ fn a_row_of_zeros_has_a_code() {
     // A row along its leaf's mean.
     let mut one = [f16::ZERO; DIM];
     one[9] = f16::ONE;
-    for (mean, score) in [(None, 0.0), (Some(&one[..]), 0.5)] {
-        maker.beside(mean);
-        let row = mean.unwrap_or(&[f16::ZERO; DIM]);
-        let made = maker.encode(row, 3, &mut block, Some(&mut record));
-        assert_eq!(made, Made { factors: [0.0; 2], shift: f32::from(u8::from(mean.is_some())) });
-        assert!(block.iter().all(|byte| *byte == 0));
-        let (sum, near) = (coded.sums(&block)[3], coded.near(mean.map(|_| 0.5)));
-        assert_eq!(upper_bound(&coded, sum, near, 3.0, made), score);
-        assert_eq!(tight_bound(&coded, sum, near, 3.0, &record), score);
+    for (mean, score) in [([f16::ZERO; DIM], 0.0), (one, 0.5)] {
+        maker.beside(&mean);
+        maker.encode(&mean, 3, &mut block, Some(&mut record));
+        let Block { bits, numbers } = Block::new(&block);
+        assert_eq!((numbers.factors[3], numbers.errors[3], numbers.shifts[3]), (0.0, 0.0, 2.0 * score));
+        assert!(bits.iter().all(|byte| *byte == 0));
+        assert_eq!(upper_bounds(&coded, coded.near(score), 3.0, &block, 3, &record), [score; 2]);
     }
 }
 
@@ -229,26 +249,4 @@ fn means_are_directions() {
     }
     let expected = [0.6, 0.8, 0.0, 0.0, 0.0, 1.0].map(f16::from_f32);
     assert_eq!(means, expected);
-}
-
-#[test]
-fn runs_of_rows_are_cut_where_means_change() {
-    let means: Vec<f16> = (0..6).map(|x| f16::from_f32(x as f32)).collect();
-    let others = [f16::from_f32(-1.0); 2];
-    let spans = [[2, 5], [5, 9], [12, 20]];
-    let of = |first, end| -> Vec<(usize, Option<f32>)> {
-        let found = Means::new(&spans, &means, Some(&others), 2, first..end);
-        found.map(|(rows, mean)| (rows, mean.map(|mean| mean[0].to_f32()))).collect()
-    };
-    assert_eq!(of(0, 4), [(2, Some(-1.0)), (2, Some(0.0))]);
-    assert_eq!(of(4, 14), [(1, Some(0.0)), (4, Some(2.0)), (3, Some(-1.0)), (2, Some(4.0))]);
-    assert_eq!(of(12, 20), [(8, Some(4.0))]);
-    assert_eq!(of(19, 40), [(1, Some(4.0)), (20, Some(-1.0))]);
-    assert_eq!(of(7, 7), []);
-    // Spans of a damaged file: whatever they say, each row is counted once.
-    for spans in [[[9, 1], [3, 2]], [[0, 0], [4, 4]], [[5, 90], [1, 3]], [[u32::MAX, 0], [0, u32::MAX]]] {
-        let total: usize =
-            Means::new(&spans, &means[..4], Some(&others), 2, 1..11).map(|(rows, _)| rows).sum();
-        assert_eq!(total, 10, "{spans:?}");
-    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use half::f16;
 
-use crate::codes::{BLOCK_ROWS, CodeMaker, CodedQuery, CodedRows, FACTORS, Rotation, block_bytes};
+use crate::codes::{BLOCK_ROWS, CodeMaker, CodeScan, CodedQuery, Rotation, block_bytes};
 use crate::ids::Row;
 use crate::scan::{Kernel, ScanError, Scanner, Similarity, TopK};
 
@@ -39,16 +39,13 @@ pub(super) struct NearestVectors {
 struct Group {
     pivot: u32,
     members: Vec<u32>,
-    /// Codes of the members relative to the pivot, `[blocks, block_bytes]`, and the numbers that belong to
-    /// them.
+    /// Codes of the members relative to the pivot, `[blocks, block_bytes]`.
     blocks: Vec<u8>,
-    factors: Vec<[f32; FACTORS]>,
-    shifts: Vec<f32>,
 }
 
 impl Group {
     fn new(pivot: u32) -> Self {
-        Self { pivot, members: Vec::new(), blocks: Vec::new(), factors: Vec::new(), shifts: Vec::new() }
+        Self { pivot, members: Vec::new(), blocks: Vec::new() }
     }
 
     /// Adds a vector; `maker` makes codes relative to the pivot.
@@ -58,9 +55,7 @@ impl Group {
             self.blocks.resize(self.blocks.len() + bytes, 0);
         }
         let block = self.blocks.len() - bytes;
-        let made = maker.encode(vector, at, &mut self.blocks[block..], None);
-        self.factors.push(made.factors);
-        self.shifts.push(made.shift);
+        maker.encode(vector, at, &mut self.blocks[block..], None);
         self.members.push(place);
     }
 
@@ -74,20 +69,13 @@ impl Group {
         least: f32,
         likely: &mut Vec<(f32, u32)>,
     ) {
-        let (near, width) = (query.near(Some(along)), WIDTH);
-        let mut bounds = [0.0; BLOCK_ROWS];
-        let numbers = self.factors.chunks(BLOCK_ROWS).zip(self.shifts.chunks(BLOCK_ROWS));
-        let blocks = self.blocks.chunks_exact(query.tables.len()).zip(self.members.chunks(BLOCK_ROWS));
-        for ((block, members), (factors, shifts)) in blocks.zip(numbers) {
-            let sums = kernel.code_sums(query, block);
-            let part = CodedRows { sums: &sums, factors, shifts, near, width };
-            let mut reach = query.upper_bounds(part, least, &mut bounds);
-            while reach != 0 {
-                let next = reach.trailing_zeros() as usize;
-                likely.push((bounds[next], members[next]));
-                reach &= reach - 1;
-            }
-        }
+        let (blocks, near) = (&self.blocks, query.near(along));
+        let scan = CodeScan { query, blocks, near, width: WIDTH, threshold: least, next: &[] };
+        kernel.scan_codes(scan, &mut |found| {
+            let members = self.members.iter().skip(found.block * BLOCK_ROWS).zip(found.bounds);
+            let reached = members.enumerate().filter(|(place, _)| found.reach >> place & 1 == 1);
+            likely.extend(reached.map(|(_, (&member, bound))| (bound, member)));
+        });
     }
 }
 
@@ -185,7 +173,7 @@ impl NearestVectors {
         let mut maker = CodeMaker::new(self.dim);
         for own in of_groups.chunk_by(|a, b| a.0 == b.0) {
             let mut group = std::mem::replace(&mut self.groups[own[0].0], Group::new(0));
-            maker.beside(Some(self.row(group.pivot).1));
+            maker.beside(self.row(group.pivot).1);
             own.iter().for_each(|&(_, place)| group.push(&mut maker, place, self.row(place).1));
             self.groups[own[0].0] = group;
         }

@@ -23,6 +23,7 @@ use crate::tree::{Beam, LevelScorer, TreeShape};
 use shortlist::Shortlist;
 
 mod observe;
+mod principal;
 mod shortlist;
 
 pub(crate) use observe::RoutingSample;
@@ -264,8 +265,7 @@ impl<'a> QueryScorer<'a> {
 
     /// The most probable leaves from the shortlist, if that is faster, and the entropy of the choice.
     fn shortlisted(&mut self, beam: NonZeroUsize, role: Role) -> Option<(Beam, f32)> {
-        let shortlist =
-            self.indexer.shortlist.as_ref().filter(|shortlist| beam.get() <= shortlist.widest())?;
+        let shortlist = self.indexer.shortlist.as_ref().filter(|own| own.pays(beam, role))?;
         let level = self.indexer.weights.levels.first()?;
         let hidden = match &level.transform {
             None => &*self.input,

@@ -20,7 +20,7 @@ pub(crate) use ranked::Ranked;
 pub(crate) use rounded::unit_to_store;
 pub(crate) use topk::{Tied, TopK};
 
-use crate::codes::{self, CodedQuery};
+use crate::codes::{CodeScan, CodedQuery, Likely, TableSums};
 use crate::ids::Row;
 use half::f16;
 use lanes::{AbsoluteDifference, Product, Term};
@@ -187,12 +187,14 @@ impl Kernel {
         }
     }
 
-    /// The table sums of the rows of a block of codes, as [`CodedQuery::sums`].
-    pub fn code_sums(self, query: &CodedQuery, block: &[u8]) -> [u32; codes::BLOCK_ROWS] {
+    /// Passes the blocks of codes with rows that can have a score of the threshold to `found`.
+    pub fn scan_codes(self, scan: CodeScan<'_>, found: &mut impl FnMut(&Likely)) {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2(avx2) | Self::Avx512(x86::Avx512(avx2)) => avx2.code_sums(&query.tables, block),
-            _ => query.sums(block),
+            Self::Avx2(avx2) => avx2.scan_codes(scan, found),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(avx512) => avx512.scan_codes(scan, found),
+            _ => scan.run(TableSums, found),
         }
     }
 
@@ -200,7 +202,7 @@ impl Kernel {
     pub fn code_levels(self, query: &CodedQuery, bits: &[u8]) -> i32 {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2(avx2) | Self::Avx512(x86::Avx512(avx2)) => avx2.code_levels(&query.fine, bits),
+            Self::Avx2(avx2) | Self::Avx512(x86::Avx512 { avx2, .. }) => avx2.code_levels(&query.fine, bits),
             _ => query.levels(bits),
         }
     }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::codes;
 use proptest::prelude::*;
 
 const ALL: [Similarity; 3] = [Similarity::Cosine, Similarity::DotProduct, Similarity::Manhattan];
@@ -120,12 +121,28 @@ fn blocks_of_codes_add_up_alike() {
     };
     for dim in [64, 65, 384, 768, 1024, 1032, 5000].into_iter().take(if cfg!(miri) { 2 } else { 7 }) {
         let mut query = CodedQuery::new(&codes::Rotation::new(dim), &vec![0.1; dim]);
-        let block: Vec<u8> = query.tables.iter().map(|_| byte()).collect();
+        let mut blocks: Vec<u8> = (0..3 * codes::block_bytes(dim)).map(|_| byte()).collect();
+        // Their numbers are those of no row.
+        for block in blocks.chunks_exact_mut(codes::block_bytes(dim)) {
+            let start = block.len() - 3 * codes::BLOCK_ROWS * size_of::<f32>();
+            block[start..].fill(0x3c);
+        }
         for highest in [false, true] {
             // The largest possible sums.
             query.tables.iter_mut().for_each(|entry| *entry = if highest { u8::MAX } else { byte() });
+            let (near, width, threshold) = (query.near(0.5), 2.0, f32::NEG_INFINITY);
+            let scan = CodeScan { query: &query, blocks: &blocks, near, width, threshold, next: &blocks };
+            let (mut all, mut expected) = (Vec::new(), Vec::new());
+            scan.run(TableSums, &mut |found| {
+                expected.push((found.block, found.reach, found.bounds, found.sums))
+            });
+            assert_eq!(expected.len(), 3);
             for kernel in Kernel::available() {
-                assert_eq!(kernel.code_sums(&query, &block), query.sums(&block), "{kernel:?}, {dim}");
+                all.clear();
+                kernel.scan_codes(scan, &mut |found| {
+                    all.push((found.block, found.reach, found.bounds, found.sums))
+                });
+                assert_eq!(all, expected, "{kernel:?}, {dim}");
             }
         }
     }

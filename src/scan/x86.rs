@@ -1,7 +1,7 @@
 //! AVX2 and AVX-512 vectors. Intrinsics only: the loop is in `lanes.rs`.
 
 use super::lanes::{self, Lanes, Term};
-use crate::codes::{self, BLOCK_ROWS, TABLE};
+use crate::codes::{self, BLOCK_ROWS, BlockSums, CHUNK_BYTES, CHUNK_TABLES, CodeScan, Likely};
 use half::f16;
 use std::arch::x86_64::*;
 
@@ -11,7 +11,10 @@ pub(crate) struct Avx2(());
 
 /// Proof that the processor has AVX-512F, and AVX2, F16C and FMA with it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Avx512(pub(super) Avx2);
+pub(crate) struct Avx512 {
+    pub(super) avx2: Avx2,
+    vbmi: Option<Vbmi>,
+}
 
 impl Avx2 {
     pub(super) fn detect() -> Option<Self> {
@@ -30,11 +33,13 @@ impl Avx2 {
         unsafe { with_features::<T>(self, query, rows, sums) }
     }
 
-    /// [`CodedQuery::sums`](crate::codes::CodedQuery::sums) with shuffles: a table is a vector, and the bits
-    /// of a group select one of its bytes for each row.
-    pub(super) fn code_sums(self, tables: &[u8], block: &[u8]) -> [u32; BLOCK_ROWS] {
-        // SAFETY: an `Avx2` exists only where `detect` found this feature.
-        unsafe { code_sums(tables, block) }
+    pub(super) fn scan_codes(self, scan: CodeScan<'_>, found: &mut impl FnMut(&Likely)) {
+        #[target_feature(enable = "avx2,f16c,fma")]
+        fn with_features(avx2: Avx2, scan: CodeScan<'_>, found: &mut impl FnMut(&Likely)) {
+            scan.run(avx2, found);
+        }
+        // SAFETY: an `Avx2` exists only where `detect` found these features.
+        unsafe { with_features(self, scan, found) }
     }
 
     /// [`CodedQuery::levels`](crate::codes::CodedQuery::levels), with the levels of a unit unpacked in
@@ -91,47 +96,127 @@ fn code_levels(query: &[i8], bits: &[u8]) -> i32 {
     _mm_cvtsi128_si32(_mm_add_epi32(pair, _mm_shuffle_epi32::<1>(pair)))
 }
 
-/// Pairs of groups whose sums fit into 16 bits.
-const PAIRS_PER_ROUND: usize = u16::MAX as usize / (2 * u8::MAX as usize);
+/// With shuffles: a table is a part of a vector, and the bits of a group select one of its bytes for each
+/// row.
+impl BlockSums for Avx2 {
+    #[inline(always)]
+    fn sums(self, tables: &[u8], bits: &[u8]) -> [u32; BLOCK_ROWS] {
+        // SAFETY: `self` proves AVX2.
+        unsafe { shuffled_sums(tables, bits) }
+    }
+}
 
+/// Chunks of bits whose sums fit into 16 bits.
+const CHUNKS_PER_ROUND: usize = u16::MAX as usize / (2 * CHUNK_TABLES / BLOCK_ROWS * u8::MAX as usize);
+
+#[inline]
 #[target_feature(enable = "avx2")]
-fn code_sums(tables: &[u8], block: &[u8]) -> [u32; BLOCK_ROWS] {
-    const PAIR: usize = 2 * TABLE;
-    let mut sums = [0u32; BLOCK_ROWS];
+fn shuffled_sums(tables: &[u8], bits: &[u8]) -> [u32; BLOCK_ROWS] {
+    const HALF: usize = CHUNK_BYTES / 2;
+    // From the bytes of a row to those of a group, in each half of a vector.
+    let by_group =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+    let in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     let nibble = _mm256_set1_epi8(15);
-    let byte = _mm256_set1_epi16(255);
-    for (tables, block) in tables.chunks(PAIR * PAIRS_PER_ROUND).zip(block.chunks(PAIR * PAIRS_PER_ROUND)) {
-        // Of the rows with even and with odd numbers, of the first and of the second sixteen.
-        let mut totals = [_mm256_setzero_si256(); 4];
-        for (table, bytes) in tables.chunks_exact(PAIR).zip(block.chunks_exact(PAIR)) {
-            // SAFETY: both slices have 32 bytes, and any alignment will do.
-            let (table, bytes) = unsafe {
-                (_mm256_loadu_si256(table.as_ptr().cast()), _mm256_loadu_si256(bytes.as_ptr().cast()))
-            };
-            let first = _mm256_shuffle_epi8(table, _mm256_and_si256(bytes, nibble));
-            let second = _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16::<4>(bytes), nibble));
-            for (found, totals) in [first, second].into_iter().zip(totals.chunks_exact_mut(2)) {
-                totals[0] = _mm256_add_epi16(totals[0], _mm256_and_si256(found, byte));
-                totals[1] = _mm256_add_epi16(totals[1], _mm256_srli_epi16::<8>(found));
+    let mut sums = [0; BLOCK_ROWS];
+    let rounds = tables.chunks(2 * CHUNK_TABLES * CHUNKS_PER_ROUND);
+    for (tables, bits) in rounds.zip(bits.chunks(CHUNK_BYTES * CHUNKS_PER_ROUND)) {
+        // Of all bytes in pairs, and of the upper ones.
+        let (mut all, mut odd) = (_mm256_setzero_si256(), _mm256_setzero_si256());
+        for (tables, bits) in tables.chunks_exact(2 * CHUNK_TABLES).zip(bits.chunks_exact(CHUNK_BYTES)) {
+            // SAFETY: a chunk has 64 bytes, and its tables have 128; any alignment will do.
+            let load = |from: &[u8], at: usize| unsafe { _mm256_loadu_si256(from.as_ptr().add(at).cast()) };
+            let (first, last) = (load(bits, 0), load(bits, HALF));
+            let (first, last) = (_mm256_shuffle_epi8(first, by_group), _mm256_shuffle_epi8(last, by_group));
+            let pairs = [_mm256_unpacklo_epi32(first, last), _mm256_unpackhi_epi32(first, last)];
+            for (pair, at) in pairs.into_iter().zip([0, HALF]) {
+                // Two groups of all rows, and in the upper halves of the bytes two others.
+                let pair = _mm256_permutevar8x32_epi32(pair, in_order);
+                let low = _mm256_and_si256(pair, nibble);
+                let high = _mm256_and_si256(_mm256_srli_epi16::<4>(pair), nibble);
+                let low = _mm256_shuffle_epi8(load(tables, at), low);
+                let high = _mm256_shuffle_epi8(load(tables, CHUNK_TABLES + at), high);
+                for found in [low, high] {
+                    all = _mm256_add_epi16(all, found);
+                    odd = _mm256_add_epi16(odd, _mm256_srli_epi16::<8>(found));
+                }
             }
         }
-        for (place, total) in totals.into_iter().enumerate() {
-            // Both groups of a pair belong to the same rows.
-            let pair = _mm_add_epi16(_mm256_castsi256_si128(total), _mm256_extracti128_si256::<1>(total));
-            let mut values = [0u16; 8];
-            // SAFETY: the array has 16 bytes, and any alignment will do.
-            unsafe { _mm_storeu_si128(values.as_mut_ptr().cast(), pair) };
-            for (i, value) in values.into_iter().enumerate() {
-                sums[place / 2 * TABLE + 2 * i + place % 2] += u32::from(value);
+        // Without the upper bytes, and modulo 2^16, which the sum of the lower ones fits.
+        let even = _mm256_sub_epi16(all, _mm256_slli_epi16::<8>(odd));
+        let halves = |x| _mm_add_epi16(_mm256_castsi256_si128(x), _mm256_extracti128_si256::<1>(x));
+        let (even, odd) = (halves(even), halves(odd));
+        let rows = [_mm_unpacklo_epi16(even, odd), _mm_unpackhi_epi16(even, odd)];
+        for (rows, sums) in rows.into_iter().zip(sums.chunks_exact_mut(8)) {
+            // SAFETY: the slice has 32 bytes, and any alignment will do.
+            unsafe {
+                let before = _mm256_loadu_si256(sums.as_ptr().cast());
+                let sum = _mm256_add_epi32(before, _mm256_cvtepu16_epi32(rows));
+                _mm256_storeu_si256(sums.as_mut_ptr().cast(), sum);
             }
         }
     }
     sums
 }
 
+/// Proof that the processor has AVX-512F, -BW, -VBMI and -VNNI.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Vbmi(());
+
+/// With permutations: four tables are a vector, from which each byte selects one, and the bytes of a row are
+/// added in one instruction.
+impl BlockSums for Vbmi {
+    #[inline(always)]
+    fn sums(self, tables: &[u8], bits: &[u8]) -> [u32; BLOCK_ROWS] {
+        // SAFETY: `self` proves these features.
+        unsafe { permuted_sums(tables, bits) }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
+fn permuted_sums(tables: &[u8], bits: &[u8]) -> [u32; BLOCK_ROWS] {
+    /// `a & b | c`
+    const AND_OR: i32 = 0b1110_1010;
+    let (nibble, ones) = (_mm512_set1_epi8(15), _mm512_set1_epi8(1));
+    // The first entry of the table for each of a row's bytes.
+    let table = _mm512_set1_epi32(i32::from_le_bytes([0, 16, 32, 48]));
+    let mut sums = [_mm512_setzero_si512(); 2];
+    for (tables, bits) in tables.chunks_exact(2 * CHUNK_TABLES).zip(bits.chunks_exact(CHUNK_BYTES)) {
+        // SAFETY: a chunk has 64 bytes, and its tables have 128; any alignment will do.
+        let load = |from: &[u8], at: usize| unsafe { _mm512_loadu_si512(from.as_ptr().add(at).cast()) };
+        let bits = load(bits, 0);
+        for (at, bits) in [bits, _mm512_srli_epi16::<4>(bits)].into_iter().enumerate() {
+            let entries = _mm512_ternarylogic_epi32::<AND_OR>(bits, nibble, table);
+            let found = _mm512_permutexvar_epi8(entries, load(tables, at * CHUNK_TABLES));
+            sums[at] = _mm512_dpbusd_epi32(sums[at], found, ones);
+        }
+    }
+    let mut out = [0; BLOCK_ROWS];
+    // SAFETY: the array has 64 bytes, and any alignment will do.
+    unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), _mm512_add_epi32(sums[0], sums[1])) };
+    out
+}
+
 impl Avx512 {
     pub(super) fn detect() -> Option<Self> {
-        Avx2::detect().filter(|_| is_x86_feature_detected!("avx512f")).map(Self)
+        let vbmi = is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vbmi")
+            && is_x86_feature_detected!("avx512vnni");
+        let avx2 = Avx2::detect().filter(|_| is_x86_feature_detected!("avx512f"))?;
+        Some(Self { avx2, vbmi: vbmi.then_some(Vbmi(())) })
+    }
+
+    pub(super) fn scan_codes(self, scan: CodeScan<'_>, found: &mut impl FnMut(&Likely)) {
+        #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
+        fn with_features(vbmi: Vbmi, scan: CodeScan<'_>, found: &mut impl FnMut(&Likely)) {
+            scan.run(vbmi, found);
+        }
+        match self.vbmi {
+            // SAFETY: a `Vbmi` exists only where `detect` found these features.
+            Some(vbmi) => unsafe { with_features(vbmi, scan, found) },
+            None => self.avx2.scan_codes(scan, found),
+        }
     }
 
     pub(super) fn sums<T: Term>(self, query: &[f32], rows: &[&[f16]], sums: &mut [f32]) {

@@ -145,18 +145,14 @@ pub(super) mod segment {
     /// `N.vectors`: `[rows, dim]` f16.
     pub const ROWS: u32 = 1;
     // All sections of codes exist or none.
-    /// `N.vectors`: `[ceil(rows / 32), 32 ceil(dim / 8)]` u8, the codes of the rows, and `[rows, 2]` f32,
-    /// their factors.
+    /// `N.vectors`: the codes of the rows in blocks of 16, `[blocks, 64 ceil(dim / 32) + 192]` u8.
     pub const CODES: u32 = 2;
-    pub const CODE_FACTORS: u32 = 3;
-    /// The range of rows of each leaf with its own mean, `[n, 2]` u32, ascending.
-    pub const MEAN_ROWS: u32 = 4;
+    /// For each leaf the place of its first code, and the number of its mean, `[leaves, 2]` u32.
+    pub const CODE_PLACES: u32 = 3;
     /// The directions of the means, `[1 + n, dim]` f16; the shared mean of all other rows comes first.
-    pub const MEANS: u32 = 5;
-    /// The shifts of the codes, `[rows]` f32.
-    pub const CODE_SHIFTS: u32 = 6;
-    /// Their supplements, `[rows, 24 ceil(dim / 64) + 12]` u8.
-    pub const SUPPLEMENTS: u32 = 7;
+    pub const MEANS: u32 = 4;
+    /// The supplements of the codes, `[rows, 24 ceil(dim / 64) + 12]` u8.
+    pub const SUPPLEMENTS: u32 = 5;
 
     /// Concatenated ids, UTF-8; ends u64.
     pub const IDS: u32 = 16;

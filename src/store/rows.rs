@@ -88,9 +88,15 @@ pub(super) trait Rows: RowSource {
     /// The sum of [`Self::lengths`].
     fn total_length(&self, lexer: &dyn Lexer) -> Result<u64>;
 
-    /// The codes of consecutive rows; `None` if they have none.
-    fn codes(&self, _rows: Range<u32>) -> Result<Option<StoredCodes<'_>>> {
-        Ok(None)
+    /// Passes on the codes of consecutive rows, leaf after leaf. `near` is the leaf of the first, or a guess.
+    /// Returns whether there are any.
+    fn put_codes<'a>(
+        &'a self,
+        _rows: Range<u32>,
+        _near: LeafId,
+        _put: &mut dyn FnMut(StoredCodes<'a>),
+    ) -> Result<bool> {
+        Ok(false)
     }
 
     /// The supplement of a row's code, `[supplement_bytes]`; `None` if it has none.

@@ -1,13 +1,15 @@
 //! The check of codes: they are recomputed from the rows.
 
+use std::iter;
+
 use super::{
     Result,
     error::Damage,
     rows::Rows,
-    segment::{Segment, SegmentMeans},
+    segment::{CodedLeaves, Segment, code_means, code_places},
     verify::{Done, VerifyReport},
 };
-use crate::codes::{self, CodeMaker};
+use crate::codes::{self, Block, CodeMaker};
 
 /// Numbers of a code with a smaller relative difference are equal: they may have been summed in another
 /// order.
@@ -19,59 +21,67 @@ pub(super) fn check(segment: &Segment, dim: usize, report: &mut VerifyReport, do
         let damage = Damage::Undecodable { what, number: number.into() };
         report.problem(segment.files().names()[0].to_string(), damage);
     };
-    if !have_their_means(segment, dim, report)? {
+    let rows = segment.rows();
+    let Some(Some(CodedLeaves { ends, places, means })) = report.note(segment.coded_leaves())? else {
+        return done(rows.into());
+    };
+    let covered = ends.last().copied().unwrap_or_default() == rows;
+    if !covered || code_places(ends).is_none_or(|expected| expected != places) {
+        problem(report, "the places of codes, from", 0);
+        return done(rows.into());
+    }
+    let embedding = |row| segment.matrix(row..row + 1);
+    let Some(expected) = report.note(code_means(dim, ends, places, embedding))? else {
+        // Reported when pages are checked.
+        return done(rows.into());
+    };
+    if expected != means {
         problem(report, "the means of codes, from", 0);
     }
-    let mut maker = CodeMaker::new(dim);
-    for first in (0..segment.rows()).step_by(codes::BLOCK_ROWS) {
-        let rows = first..segment.rows().min(first + codes::BLOCK_ROWS as u32);
-        done(rows.len() as u64)?;
-        let Some(Some(found)) = report.note(segment.codes(rows.clone()))? else { continue };
-        let Some(embeddings) = report.note(segment.matrix(rows.clone()))? else { continue };
-        let (mut block, mut record) =
-            (vec![0; codes::block_bytes(dim)], vec![0; codes::supplement_bytes(dim)]);
-        let (mut place, mut same, mut own) = (0, true, embeddings.chunks_exact(dim));
-        for (count, mean) in found.means {
-            maker.beside(mean);
-            for embedding in own.by_ref().take(count) {
-                let made = maker.encode(embedding, place, &mut block, Some(&mut record));
-                same &= are_same(&found.factors[place], &made.factors);
-                same &= found.shifts.get(place).is_none_or(|shift| are_same(&[*shift], &[made.shift]));
-                let supplement = report.note(segment.supplement(first + place as u32))?.flatten();
-                same &= supplement.is_none_or(|found| is_same_record(found, &record));
-                place += 1;
+    let (mut maker, mut record) = (CodeMaker::new(dim), vec![0; codes::supplement_bytes(dim)]);
+    let firsts = iter::once(0).chain(ends.iter().copied());
+    let leaves = firsts.zip(ends).zip(places);
+    let coded = leaves.flat_map(|((first, &end), &[place, mean])| {
+        (first..end).zip(place as usize..).map(move |(row, place)| (row, place, mean as usize))
+    });
+    let (mut coded, mut beside, mut blocks) = (coded.peekable(), None, 0);
+    while let Some(&(first, place, _)) = coded.peek() {
+        let (number, mut same, mut count) = (place / codes::BLOCK_ROWS, true, 0);
+        let mut block = vec![0; codes::block_bytes(dim)];
+        while let Some((row, place, mean)) =
+            coded.next_if(|(_, place, _)| place / codes::BLOCK_ROWS == number)
+        {
+            if beside != Some(mean) {
+                maker.beside(&expected[mean * dim..][..dim]);
+                beside = Some(mean);
             }
+            maker.encode(embedding(row)?, place % codes::BLOCK_ROWS, &mut block, Some(&mut record));
+            let supplement = report.note(segment.supplement(row))?.flatten();
+            same &= supplement.is_none_or(|found| is_same_record(found, &record));
+            count += 1;
         }
-        if found.blocks != block || !same {
+        done(count)?;
+        let found = report.note(segment.code_blocks(number..number + 1))?;
+        if !same || found.is_some_and(|found| !is_same_block(found, &block)) {
             problem(report, "the codes from row", first);
         }
+        blocks = number + 1;
+    }
+    if segment.blocks_of_codes() != blocks {
+        problem(report, "the codes from row", rows);
     }
     Ok(())
-}
-
-/// Whether all means match their rows.
-fn have_their_means(segment: &Segment, dim: usize, report: &mut VerifyReport) -> Result<bool> {
-    let found = report.note(segment.mean_rows().and_then(|rows| Ok((rows, segment.all_means()?))))?;
-    let Some((spans, found)) = found.filter(|(_, means)| !means.is_empty()) else { return Ok(true) };
-    let mut next = 0;
-    for &[first, end] in spans {
-        if first < next || end <= first || end > segment.rows() {
-            return Ok(false);
-        }
-        next = end;
-    }
-    let mut means = SegmentMeans::new(dim, spans);
-    for row in 0..segment.rows() {
-        // Reported when pages are checked.
-        let Some(embedding) = report.note(segment.matrix(row..row + 1))? else { return Ok(true) };
-        means.add(embedding);
-    }
-    Ok(means.finish() == found)
 }
 
 /// Whether numbers have a small relative difference.
 fn are_same(a: &[f32], b: &[f32]) -> bool {
     a.iter().zip(b).all(|(a, b)| (a - b).abs() <= SAME * b.abs())
+}
+
+/// Whether the bits of all rows are the same, and their numbers equal.
+fn is_same_block(a: &[u8], b: &[u8]) -> bool {
+    let (a, b) = (Block::new(a), Block::new(b));
+    a.bits == b.bits && are_same(bytemuck::cast_slice(&[a.numbers]), bytemuck::cast_slice(&[b.numbers]))
 }
 
 /// Whether the bits are the same, and the numbers equal.

@@ -14,7 +14,7 @@ use super::{
     version::Version,
 };
 use crate::{
-    codes::{self, StoredCodes},
+    codes::StoredCodes,
     document::Document,
     filter::{Answer, Filter, Tally, bits},
     ids::{Generation, LeafId, Row},
@@ -169,7 +169,7 @@ impl View {
     pub fn leaf_runs<'a>(&'a self, leaf: LeafId, runs: &mut Vec<Run<'a>>) -> Result<()> {
         for part in &self.state.parts {
             let rows = part.leaf(leaf)?;
-            runs.extend((!rows.is_empty()).then_some(Run { part, rows }));
+            runs.extend((!rows.is_empty()).then_some(Run { part, rows, leaf }));
         }
         Ok(())
     }
@@ -359,7 +359,7 @@ impl View {
 
     /// All rows in order: one run for each segment, and one for those in memory.
     pub fn parts(&self) -> Vec<Run<'_>> {
-        let run = |part| Run { part, rows: 0..part.rows() };
+        let run = |part| Run { part, rows: 0..part.rows(), leaf: LeafId(0) };
         self.state.parts.iter().map(run).collect()
     }
 
@@ -370,7 +370,7 @@ impl View {
     /// [`StoreError::NoSuchRow`] beyond the rows.
     pub fn run_of(&self, row: Row) -> Result<Run<'_>> {
         let (part, local) = self.part(row)?;
-        Ok(Run { part, rows: local..local + 1 })
+        Ok(Run { part, rows: local..local + 1, leaf: LeafId(0) })
     }
 
     /// The generation in which a live document was inserted.
@@ -405,6 +405,8 @@ impl View {
 pub struct Run<'a> {
     part: &'a VersionPart,
     rows: std::ops::Range<u32>,
+    /// The leaf of the first row, or a guess.
+    leaf: LeafId,
 }
 
 impl<'a> Run<'a> {
@@ -476,7 +478,7 @@ impl<'a> Run<'a> {
     /// A range of the rows, counted from the first of these.
     pub fn slice(&self, rows: std::ops::Range<usize>) -> Self {
         let first = self.rows.start;
-        Self { part: self.part, rows: first + rows.start as u32..first + rows.end as u32 }
+        Self { rows: first + rows.start as u32..first + rows.end as u32, ..*self }
     }
 
     /// Whether a row is live, counted from the first of these.
@@ -505,19 +507,13 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The codes of the rows; `None` if they have none. The first row is at place [`Self::first_place`] of
-    /// the first block.
+    /// Passes on the codes of the rows, leaf after leaf; returns whether they have any.
     ///
     /// # Errors
     ///
     /// Damage of the codes' pages.
-    pub fn codes(&self) -> Result<Option<StoredCodes<'a>>> {
-        self.part.codes(self.rows.clone())
-    }
-
-    /// The position of the first row in its block of codes.
-    pub fn first_place(&self) -> usize {
-        self.rows.start as usize % codes::BLOCK_ROWS
+    pub fn put_codes(&self, put: &mut dyn FnMut(StoredCodes<'a>)) -> Result<bool> {
+        self.part.put_codes(self.rows.clone(), self.leaf, put)
     }
 
     /// The first row; the others follow it.
@@ -531,7 +527,7 @@ impl<'a> Run<'a> {
     ///
     /// Damage of the rows' pages.
     pub fn embeddings(&self) -> Result<impl Iterator<Item = (Row, &'a [f16])> + use<'a>> {
-        let Self { part, rows } = self;
+        let Self { part, rows, .. } = self;
         let matrix = if rows.is_empty() { &[] } else { part.matrix(rows.clone())? };
         let embeddings = matrix.chunks_exact((matrix.len() / rows.len().max(1)).max(1));
         Ok((self.first_row().0..).map(Row).zip(embeddings))

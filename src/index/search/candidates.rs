@@ -35,6 +35,11 @@ impl<'a> RowCandidates<'a> {
         })
     }
 
+    /// Whether all live rows are candidates.
+    pub fn are_all(&self) -> bool {
+        self.mask.is_none()
+    }
+
     pub fn run(&self) -> &Run<'a> {
         &self.run
     }
@@ -45,10 +50,10 @@ impl<'a> RowCandidates<'a> {
         self.run.live_among(mask)
     }
 
-    /// The candidates among the [`BLOCK_ROWS`] rows starting at `first`, one bit per row; they may include
+    /// The candidates among the rows of a block of codes from `first` on, one bit per row; they may include
     /// dead rows.
-    pub fn block(&self, first: usize) -> u32 {
-        const { assert!(BLOCK_ROWS == u32::BITS as usize) };
+    pub fn selected(&self, first: usize) -> u32 {
+        const { assert!(BLOCK_ROWS <= u32::BITS as usize) };
         let Some(mask) = &self.mask else { return u32::MAX };
         let word = |place: usize| mask.get(place).copied().unwrap_or(0);
         let both = u128::from(word(first / 64)) | u128::from(word(first / 64 + 1)) << 64;

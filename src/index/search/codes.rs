@@ -8,7 +8,7 @@ use half::f16;
 use super::candidates::RowCandidates;
 use super::damage::scan_failed;
 use crate::codes::{
-    BLOCK_ROWS, CODE_WIDTH, CodedQuery, CodedRows, Near, Rotation, StoredCodes, split_supplement,
+    BLOCK_ROWS, CODE_WIDTH, CodeScan, CodedQuery, Near, Rotation, StoredCodes, split_supplement,
 };
 use crate::error::Result;
 use crate::ids::Row;
@@ -18,16 +18,20 @@ use crate::store::View;
 
 /// Shortest run of rows whose codes are read: a block of codes costs as much as a few embeddings.
 const FEWEST_CODED: usize = 4;
-/// Candidates per hit before a rerank, if `k` is large.
-const CANDIDATES_PER_HIT: usize = 32;
+/// Number of candidates collected before a rerank: the minimum, and the number for each hit. They come from
+/// the most probable leaves, whose best rows are nearly the best of all, so few rows of other leaves become
+/// candidates.
+const FEWEST_CANDIDATES: usize = 64;
+const CANDIDATES_PER_HIT: usize = 16;
 /// As [`CODE_WIDTH`], for bounds with a row's supplement.
 const TIGHT_WIDTH: f32 = 3.2;
-/// Number of candidates collected before a rerank, unless `k` is large. They come from the most probable
-/// leaves, whose best rows are nearly the best of all, so few rows of other leaves become candidates.
-const MOST_CANDIDATES: usize = 1024;
 /// Number of candidates per hit whose bounds are tightened first, until a k-th best score exists to compare
 /// bounds with; the embeddings of the best of these, one per hit, are read.
 const FIRST_PER_HIT: usize = 4;
+/// Most bytes of codes that are prefetched, a part of the nearest cache.
+const BYTES_AHEAD: usize = 16 << 10;
+/// Most candidates that memory is reserved for in advance.
+const MOST_RESERVED: usize = 512;
 /// Candidates between two comparisons with the k-th best score.
 const ROWS_PER_ROUND: usize = 32;
 
@@ -71,6 +75,39 @@ impl Candidate {
     }
 }
 
+/// Candidates with codes relative to one mean.
+pub(super) struct CodedRows<'a> {
+    rows: &'a RowCandidates<'a>,
+    /// The first of them, counted from the first of these rows.
+    first: usize,
+    codes: StoredCodes<'a>,
+}
+
+impl CodedRows<'_> {
+    /// The candidates in a block, one bit for each place; they may include dead rows.
+    fn selected(&self, block: usize) -> u32 {
+        // The rows before the block, or the places before the first row.
+        let (before, skipped) = match block {
+            0 => (0, self.codes.first),
+            _ => (block * BLOCK_ROWS - self.codes.first, 0),
+        };
+        let count = (BLOCK_ROWS - skipped).min(self.codes.rows - before);
+        (self.rows.selected(self.first + before) & ((1 << count) - 1)) << skipped
+    }
+
+    /// What is read of them first, as far as that is known.
+    fn first_bytes(&self) -> &[u8] {
+        let blocks = self.codes.blocks;
+        if self.rows.are_all() { &blocks[..blocks.len().min(BYTES_AHEAD)] } else { &[] }
+    }
+
+    /// The row at a place that has one.
+    fn row(&self, block: usize, place: usize) -> Row {
+        let at = self.first + block * BLOCK_ROWS + place - self.codes.first;
+        Row(self.rows.run().first_row().0 + at as u32)
+    }
+}
+
 /// Candidates of one query with upper bounds on their scores.
 pub(super) struct CodeFilter<'a> {
     rotation: &'a Rotation,
@@ -89,7 +126,7 @@ pub(super) struct CodeFilter<'a> {
 impl<'a> CodeFilter<'a> {
     /// For a search with `documents` candidates.
     pub fn new(rotation: &'a Rotation, documents: usize) -> Self {
-        let most = documents.min(2 * MOST_CANDIDATES);
+        let most = documents.min(MOST_RESERVED);
         Self {
             rotation,
             query: None,
@@ -105,95 +142,93 @@ impl<'a> CodeFilter<'a> {
         Self { floor: threshold(top), ..self }
     }
 
-    /// The codes of a run, prefetched. `None` if the run has none or is too short.
+    /// Adds the codes of rows; returns whether they have any, and are enough for codes to pay.
     ///
     /// # Errors
     /// Damage of the pages that hold them.
-    pub fn codes_of<'r>(&self, rows: &RowCandidates<'r>) -> Result<Option<StoredCodes<'r>>> {
+    pub fn put_codes<'r>(rows: &'r RowCandidates<'_>, out: &mut Vec<CodedRows<'r>>) -> Result<bool> {
         let run = rows.run();
         if run.len() < FEWEST_CODED {
-            return Ok(None);
+            return Ok(false);
         }
-        let Some(codes) = run.codes()? else { return Ok(None) };
-        if let Some(query) = &self.query {
-            prefetch_first(codes.blocks, query.tables.len());
-            prefetch_first(codes.factors, BLOCK_ROWS);
-            prefetch_first(codes.shifts, BLOCK_ROWS);
-            let mean = codes.means.clone().next().and_then(|(_, mean)| mean).unwrap_or_default();
-            prefetch_first(mean, mean.len());
-        }
-        Ok(Some(codes))
+        let mut first = 0;
+        Ok(run.put_codes(&mut |codes| {
+            out.push(CodedRows { rows, first, codes });
+            first += codes.rows;
+        })?)
     }
 
-    /// Adds the rows of a run whose bounds reach the k-th best score.
-    pub fn add(
+    /// Scores rows into `top`: by their embeddings those whose bounds reach the k-th best score. Returns the
+    /// number of embeddings read.
+    ///
+    /// # Errors
+    /// Damage of the data read.
+    pub fn score(
         &mut self,
-        rows: &RowCandidates<'_>,
-        codes: StoredCodes<'_>,
+        coded: &[CodedRows<'_>],
+        view: &View,
         scanner: &Scanner<'_>,
-        top: &TopK,
-    ) {
-        let StoredCodes { blocks, mut factors, mut shifts, mut means } = codes;
-        let run = rows.run();
-        let query = self.query.get_or_insert_with(|| CodedQuery::new(self.rotation, scanner.query));
-        let threshold = threshold(top).max(self.floor);
-        let (mut at, mut place) = (0, run.first_place());
-        let block_bytes = query.tables.len();
-        // The query relative to the mean of the next rows, and how many rows share it.
-        let (mut near, mut with_near) = (query.near(None), 0);
-        let mut bounds = [0.0; BLOCK_ROWS];
-        for (block, rest) in blocks.chunks_exact(block_bytes).zip((block_bytes..).step_by(block_bytes)) {
-            let end = at + factors.len().min(BLOCK_ROWS - place);
-            let selected = rows.block(at);
-            let sums = if selected == 0 {
-                [0; BLOCK_ROWS]
-            } else {
-                prefetch_first(blocks.get(rest..).unwrap_or_default(), block_bytes);
-                scanner.kernel.code_sums(query, block)
-            };
-            let first = at;
-            while at < end {
-                if with_near == 0 {
-                    let Some((rows, mean)) = means.next() else { break };
-                    with_near = rows;
-                    near = match (mean, self.last) {
-                        (Some(mean), Some((last, near))) if std::ptr::eq(mean, last) => near,
-                        (mean, _) => query.near(mean.map(|mean| scanner.score(mean))),
-                    };
-                    self.last = mean.map(|mean| (std::ptr::from_ref(mean), near));
-                }
-                let count = with_near.min(end - at);
-                let (own_factors, later) = factors.split_at(count);
-                let (own_shifts, later_shifts) = shifts.split_at(count);
-                let selected = selected >> (at - first);
-                if selected != 0 {
-                    let sums = &sums[place..];
-                    let (factors, shifts, width) = (own_factors, own_shifts, CODE_WIDTH);
-                    let part = CodedRows { sums, factors, shifts, near, width };
-                    let mut reach = query.upper_bounds(part, threshold, &mut bounds) & selected;
-                    while reach != 0 {
-                        let next = reach.trailing_zeros() as usize;
-                        self.candidates.push(Candidate::new(bounds[next], self.waiting.len() as u32));
-                        let row = Row(run.first_row().0 + (at + next) as u32);
-                        self.waiting.push(Waiting { row, signs: query.product(sums[next]), near });
-                        reach &= reach - 1;
-                    }
-                }
-                (factors, shifts) = (later, later_shifts);
-                (at, place, with_near) = (at + count, place + count, with_near - count);
+        top: &mut TopK,
+    ) -> Result<usize> {
+        let mut read = 0;
+        let mut next = coded.iter();
+        prefetch_first(next.next().map_or(&[], |first| first.codes.mean), usize::MAX);
+        for own in coded {
+            self.add(own, next.next(), scanner, top);
+            if self.is_full(top.k()) {
+                read += self.rerank(view, scanner, top)?;
             }
-            place = 0;
+        }
+        Ok(read + self.rerank(view, scanner, top)?)
+    }
+
+    /// Adds the rows whose bounds reach the k-th best score, and prefetches those after them.
+    fn add(&mut self, own: &CodedRows<'_>, next: Option<&CodedRows<'_>>, scanner: &Scanner<'_>, top: &TopK) {
+        let query = self.query.get_or_insert_with(|| CodedQuery::new(self.rotation, scanner.query));
+        let mean = own.codes.mean;
+        let near = match self.last {
+            Some((last, near)) if std::ptr::eq(mean, last) => near,
+            _ => query.near(scanner.score(mean)),
+        };
+        self.last = Some((std::ptr::from_ref(mean), near));
+        prefetch_first(next.map_or(&[], |next| next.codes.mean), usize::MAX);
+        let mut next = next.map_or(&[][..], CodedRows::first_bytes);
+        let (width, threshold) = (CODE_WIDTH, threshold(top).max(self.floor));
+        let (waiting, candidates) = (&mut self.waiting, &mut self.candidates);
+        let bytes = query.block_bytes();
+        let end = own.codes.blocks.len() / bytes;
+        let mut start = 0;
+        while start < end {
+            // Blocks without candidates are left out.
+            let is_wanted = |block: &usize| own.selected(*block) != 0;
+            start = (start..end).find(is_wanted).unwrap_or(end);
+            let stop = (start..end).find(|block| !is_wanted(block)).unwrap_or(end);
+            let blocks = &own.codes.blocks[start * bytes..stop * bytes];
+            let next = std::mem::take(&mut next);
+            let scan = CodeScan { query, blocks, near, width, threshold, next };
+            scanner.kernel.scan_codes(scan, &mut |found| {
+                let block = start + found.block;
+                let mut reach = found.reach & own.selected(block);
+                while reach != 0 {
+                    let place = reach.trailing_zeros() as usize;
+                    candidates.push(Candidate::new(found.bounds[place], waiting.len() as u32));
+                    let (row, signs) = (own.row(block, place), query.product(found.sums[place]));
+                    waiting.push(Waiting { row, signs, near });
+                    reach &= reach - 1;
+                }
+            });
+            start = stop;
         }
     }
 
     /// Whether there are enough candidates for a rerank.
-    pub fn is_full(&self, k: usize) -> bool {
-        self.candidates.len() >= MOST_CANDIDATES.max(CANDIDATES_PER_HIT.saturating_mul(k))
+    fn is_full(&self, k: usize) -> bool {
+        self.candidates.len() >= FEWEST_CANDIDATES.max(CANDIDATES_PER_HIT.saturating_mul(k))
     }
 
     /// Scores candidates by their embeddings, in order of falling bounds, if their tight bounds also reach
     /// the k-th best score, until no bound reaches it. Returns the number of embeddings read.
-    pub fn rerank(&mut self, view: &View, scanner: &Scanner<'_>, top: &mut TopK) -> Result<usize> {
+    fn rerank(&mut self, view: &View, scanner: &Scanner<'_>, top: &mut TopK) -> Result<usize> {
         let Self { query, waiting, candidates, floor, .. } = self;
         let Some(query) = query else { return Ok(0) };
         let mut survivors = Survivors {
@@ -347,16 +382,15 @@ mod tests {
             let query: Vec<f32> = (0..DIM).map(|i| ((i * i + n * 31) % 23) as f32 - 11.0).collect();
             let scanner = Scanner::new(Similarity::DotProduct, &query).unwrap();
             let (mut exact, mut top) = (TopK::new(K), TopK::new(K));
-            let mut filter = CodeFilter::new(&rotation, 100);
-            for run in view.parts() {
-                let mut rows = Vec::new();
-                run.push_to(&mut rows).unwrap();
-                scanner.scan(rows, &mut exact).unwrap();
-                let rows = RowCandidates::all(run);
-                let codes = filter.codes_of(&rows).unwrap().unwrap();
-                filter.add(&rows, codes, &scanner, &top);
+            let all: Vec<RowCandidates<'_>> = view.parts().into_iter().map(RowCandidates::all).collect();
+            let mut coded = Vec::new();
+            for rows in &all {
+                let mut embeddings = Vec::new();
+                rows.push_to(&mut embeddings).unwrap();
+                scanner.scan(embeddings, &mut exact).unwrap();
+                assert!(CodeFilter::put_codes(rows, &mut coded).unwrap());
             }
-            read += filter.rerank(&view, &scanner, &mut top).unwrap();
+            read += CodeFilter::new(&rotation, 100).score(&coded, &view, &scanner, &mut top).unwrap();
             let scores = |top: TopK| top.into_sorted().into_iter().map(|(score, _)| score).collect();
             let (exact, found): (Vec<f32>, Vec<f32>) = (scores(exact), scores(top));
             same += usize::from(exact == found);

@@ -82,6 +82,9 @@ impl ActiveModel {
     }
 }
 
+/// Most candidates that memory is reserved for in advance.
+const MOST_RESERVED: usize = 1024;
+
 /// An empty selection of the best rows of at most `k` documents of a view.
 pub(crate) fn best_of(view: &View, k: usize) -> TopK {
     if !view.has_several() {
@@ -147,7 +150,7 @@ impl ActiveModel {
         let mut search = Search {
             view,
             selector: Selector { filter },
-            candidates: Vec::new(),
+            candidates: Vec::with_capacity(beam.map_or(0, |beam| beam.get().min(MOST_RESERVED))),
             documents: 0,
             different: view.has_several().then(HashSet::new),
         };

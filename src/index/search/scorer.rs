@@ -92,24 +92,12 @@ impl<'a> Scorer<'a> {
     ) -> Result<usize> {
         let mut read = 0;
         let mut plain: Vec<(Row, &[f16])> = Vec::new();
-        // The codes of the next rows are prefetched while those of the previous rows are read.
-        let find = |codes: Option<&CodeFilter<'_>>, rows: Option<&RowCandidates<'a>>| match (codes, rows) {
-            (Some(codes), Some(rows)) => codes.codes_of(rows),
-            _ => Ok(None),
-        };
-        let mut next = find(codes.as_ref(), rows.first())?;
-        for (at, own) in rows.iter().enumerate() {
-            let found = std::mem::replace(&mut next, find(codes.as_ref(), rows.get(at + 1))?);
-            if let (Some(codes), Some(found)) = (&mut codes, found) {
-                codes.add(own, found, self.scanner, top);
-                if codes.is_full(top.k()) {
-                    read += codes.rerank(self.view, self.scanner, top)?;
-                }
+        let mut coded = Vec::with_capacity(if codes.is_some() { rows.len() } else { 0 });
+        for own in rows {
+            if codes.is_some() && CodeFilter::put_codes(own, &mut coded)? {
                 continue;
             }
-            // Before the bounds of codes are compared with them, rows wait for those that have codes.
-            if codes.is_none()
-                && own.run().len() >= FEWEST_AT_ONCE
+            if own.run().len() >= FEWEST_AT_ONCE
                 && let Some(rows) = own.embeddings()?
             {
                 read += self.scanner.scan(rows, top).map_err(scan_failed)?;
@@ -123,8 +111,9 @@ impl<'a> Scorer<'a> {
         }
         read += plain.len();
         self.scanner.scan(plain, top).map_err(scan_failed)?;
-        if let Some(mut codes) = codes {
-            read += codes.rerank(self.view, self.scanner, top)?;
+        // Last, since the bounds of codes are compared with the best scores.
+        if let Some(codes) = &mut codes {
+            read += codes.score(&coded, self.view, self.scanner, top)?;
         }
         Ok(read)
     }

@@ -99,11 +99,13 @@ impl SealedFile {
     }
 
     /// The range of a section; empty if the file has no such section.
+    #[inline]
     pub(in crate::store) fn section(&self, name: u32) -> &Range<u64> {
         &self.sections[name as usize]
     }
 
     /// Number of elements of `width` bytes in a section.
+    #[inline]
     pub(in crate::store) fn count(&self, name: u32, width: u64) -> u64 {
         let section = self.section(name);
         (section.end - section.start) / width
@@ -125,6 +127,7 @@ impl SealedFile {
     }
 
     /// Checked bytes at file offsets, which must lie inside a section.
+    #[inline]
     pub(in crate::store) fn bytes(&self, range: Range<u64>) -> Result<&[u8]> {
         let inside = range.start <= range.end && range.end <= self.body_bytes;
         let bytes = match inside {
@@ -142,6 +145,7 @@ impl SealedFile {
     }
 
     /// Whether the section exists and is not empty.
+    #[inline]
     pub(in crate::store) fn has(&self, name: u32) -> bool {
         !self.section(name).is_empty()
     }
@@ -152,11 +156,13 @@ impl SealedFile {
     }
 
     /// One checked element of a section.
+    #[inline]
     pub(in crate::store) fn element<T: bytemuck::Pod>(&self, name: u32, at: u32) -> Result<&T> {
         Ok(&self.elements(name, at as usize..at as usize + 1)?[0])
     }
 
     /// Checked elements `range` of a section.
+    #[inline]
     pub(in crate::store) fn elements<T: bytemuck::Pod>(
         &self,
         name: u32,
@@ -199,6 +205,7 @@ impl SealedFile {
         self.sound[(page / 64) as usize].fetch_or(1 << (page % 64), Ordering::Relaxed);
     }
 
+    #[inline]
     pub(super) fn check_page(&self, page: u64) -> Result<()> {
         let word = &self.sound[(page / 64) as usize];
         if word.load(Ordering::Relaxed) & (1 << (page % 64)) != 0 {
@@ -211,6 +218,7 @@ impl SealedFile {
     ///
     /// Read, not mapped: an unreadable medium then causes an error, and does not kill the process. The
     /// mapping shows the same memory of the system.
+    #[cold]
     fn read_page(&self, page: u64) -> Result<()> {
         self.read_page_with(page, &mut |_| {})
     }

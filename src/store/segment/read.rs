@@ -6,7 +6,7 @@ use half::f16;
 
 use super::{codes::check_codes, joined::made_from_texts};
 use crate::{
-    codes::{self, Means, StoredCodes},
+    codes::{self, StoredCodes},
     ids::{Generation, LeafId},
     lexical::List,
     passages::Span,
@@ -73,7 +73,6 @@ impl Segment {
         let vectors = SealedFile::open(folder, vectors, files.vectors, damaged).and_then(|vectors| {
             let stride = u64::from(dim) * size_of::<f16>() as u64;
             vectors.check_counts([("bytes of rows", ROWS, 1, u64::from(files.rows) * stride)])?;
-            check_codes(&vectors, files.rows, dim as usize)?;
             Ok(vectors)
         });
         let vectors = match vectors {
@@ -82,6 +81,10 @@ impl Segment {
         };
         let documents = SealedFile::open(folder, documents, files.documents, damaged)?;
         let (rows, leaves) = (u64::from(files.rows), documents.count(LEAVES, 4));
+        // A repair makes codes anew.
+        if let Some(vectors) = vectors.as_ref().filter(|_| !damaged) {
+            check_codes(vectors, files.rows, leaves, dim as usize)?;
+        }
         let has_passages = documents.has(HEADS);
         let passages = if has_passages { rows } else { 0 };
         // In documents with passages, only the first passages count.
@@ -175,43 +178,18 @@ impl Segment {
         self.vectors.iter().flat_map(SealedFile::check_all).chain(self.documents.check_all())
     }
 
-    /// The file with the codes; `None` for a segment without codes.
-    fn coded(&self) -> Option<&SealedFile> {
-        self.vectors.as_ref().filter(|vectors| vectors.has(CODES))
-    }
-
-    fn means<'a>(&'a self, vectors: &'a SealedFile, rows: Range<u32>) -> Result<Means<'a>> {
-        let spans = self.mean_rows()?;
-        let first = spans.partition_point(|[_, end]| *end <= rows.start);
-        // Usually one: the rows belong to one leaf.
-        let reached = spans[first..].iter().take_while(|[start, _]| *start < rows.end).count();
-        let own = first..first + reached;
-        // The mean of the rows outside all spans comes first.
-        let mean = |from: usize, to: usize| vectors.elements(MEANS, from * self.dim..to * self.dim);
-        let means = mean(1 + own.start, 1 + own.end)?;
-        let own = &spans[own];
-        let covered = matches!(own, [[first, end]] if *first <= rows.start && *end >= rows.end);
-        let others = if covered { None } else { Some(mean(0, 1)?) };
-        Ok(Means::new(own, means, others, self.dim, rows))
-    }
-
     /// Flipped bytes that were put right.
     pub(in crate::store) fn patched(&self) -> u64 {
         self.documents.patched + self.vectors.as_ref().map_or(0, |vectors| vectors.patched)
     }
 
-    /// The range of rows that each mean applies to.
-    pub(in crate::store) fn mean_rows(&self) -> Result<&[[u32; 2]]> {
-        self.vectors.as_ref().map_or(Ok(&[]), |vectors| vectors.all(MEAN_ROWS))
-    }
-
-    /// All means, `[1 + n, dim]`.
-    pub(in crate::store) fn all_means(&self) -> Result<&[f16]> {
-        self.vectors.as_ref().map_or(Ok(&[]), |vectors| vectors.all(MEANS))
-    }
-
     /// The range between two adjacent ends, starting at 0 for the first; never beyond `most`.
-    fn entry<T: bytemuck::Pod + Into<u64>>(&self, ends: u32, place: usize, most: u64) -> Result<Range<u64>> {
+    pub(super) fn entry<T: bytemuck::Pod + Into<u64>>(
+        &self,
+        ends: u32,
+        place: usize,
+        most: u64,
+    ) -> Result<Range<u64>> {
         let (start, end) = match *self.documents.elements::<T>(ends, place.saturating_sub(1)..place + 1)? {
             [start, end] => (start.into(), end.into()),
             [end] => (0, end.into()),
@@ -403,17 +381,13 @@ impl Rows for Segment {
         self.stored_total_length()
     }
 
-    fn codes(&self, rows: Range<u32>) -> Result<Option<StoredCodes<'_>>> {
-        let Some(vectors) = self.coded() else { return Ok(None) };
-        let places = rows.start as usize..rows.end as usize;
-        let bytes = codes::block_bytes(self.dim);
-        let blocks = places.start / codes::BLOCK_ROWS * bytes..places.end.div_ceil(codes::BLOCK_ROWS) * bytes;
-        Ok(Some(StoredCodes {
-            blocks: vectors.elements(CODES, blocks)?,
-            factors: vectors.elements(CODE_FACTORS, places.clone())?,
-            shifts: vectors.elements(CODE_SHIFTS, places)?,
-            means: self.means(vectors, rows)?,
-        }))
+    fn put_codes<'a>(
+        &'a self,
+        rows: Range<u32>,
+        near: LeafId,
+        put: &mut dyn FnMut(StoredCodes<'a>),
+    ) -> Result<bool> {
+        self.find_codes(rows, near, put)
     }
 
     fn supplement(&self, row: u32) -> Result<Option<&[u8]>> {

@@ -1,5 +1,7 @@
 //! Codes of embeddings: derived data, checked as such.
 
+use std::iter;
+
 use super::*;
 use crate::disk::FileSystem;
 use crate::store::{
@@ -32,7 +34,13 @@ fn codes_of_other_rows_are_a_problem() {
     view.leaf_runs(LeafId(3), &mut runs).unwrap();
     let leaf_rows: usize = runs.iter().map(Run::live).sum();
     assert_eq!(leaf_rows, 5);
-    drop(store);
+    let sizes = view.leaf_sizes().unwrap();
+    let ends = sizes.values().scan(0, |end, &rows| {
+        *end += rows as u32;
+        Some(*end)
+    });
+    let places: Vec<[u32; 2]> = iter::once(0).chain(ends).take(sizes.len()).map(|first| [first, 0]).collect();
+    drop((view, store));
 
     // The same file with invalid codes, and every checksum correct.
     let mut manifest = Manifest::read(&FileSystem, dir.path()).unwrap();
@@ -42,11 +50,8 @@ fn codes_of_other_rows_are_a_problem() {
     file.begin(layout::segment::ROWS).unwrap();
     file.write(bytemuck::cast_slice(&rows)).unwrap();
     file.begin(layout::segment::CODES).unwrap();
-    file.write(&vec![0; ROWS.div_ceil(32) as usize * crate::codes::block_bytes(WIDE)]).unwrap();
-    file.begin(layout::segment::CODE_FACTORS).unwrap();
-    file.write(&[0; ROWS as usize * 8]).unwrap();
-    file.begin(layout::segment::CODE_SHIFTS).unwrap();
-    file.write(&[0; ROWS as usize * 4]).unwrap();
+    file.write(&vec![0; ROWS.div_ceil(16) as usize * crate::codes::block_bytes(WIDE)]).unwrap();
+    file.section(layout::segment::CODE_PLACES, &places).unwrap();
     file.begin(layout::segment::MEANS).unwrap();
     file.write(&[0; WIDE * 2]).unwrap();
     file.begin(layout::segment::SUPPLEMENTS).unwrap();
@@ -57,10 +62,10 @@ fn codes_of_other_rows_are_a_problem() {
 
     let store = open(dir.path()).unwrap();
     let report = store.verify().unwrap();
-    assert_eq!(report.problem_count, 4, "{:?}", report.problems);
+    assert_eq!(report.problem_count, 6, "{:?}", report.problems);
     let damage = Damage::Undecodable { what: "the means of codes, from", number: 0 };
     assert_eq!(report.problems[0].damage, damage);
-    for (problem, first) in report.problems[1..].iter().zip([0, 32, 64]) {
+    for (problem, first) in report.problems[1..].iter().zip([0, 16, 32, 48, 64]) {
         assert_eq!(problem.damage, Damage::Undecodable { what: "the codes from row", number: first });
     }
     // Codes are recomputed with each segment.
