@@ -6,6 +6,7 @@ use half::f16;
 use crate::model::kernels::add_weighted_rows;
 use crate::model::packed::products_in_bytes;
 use crate::product::bytes::{BytePanels, ByteRows};
+use crate::product::dispatched;
 use crate::scan::{Kernel, Similarity};
 
 /// Fewest children for which two steps save time.
@@ -20,6 +21,8 @@ const SAMPLE: usize = 2048;
 const ROUNDS: usize = 6;
 /// Share of a row's length below which what is orthogonal to other rows is the error of rounding.
 const DEPENDENT: f32 = 1e-4;
+/// Rows whose moments are added at a time.
+const AT_ONCE: usize = 16;
 /// Rows multiplied together in the second step.
 const TOGETHER: usize = 64;
 
@@ -101,9 +104,14 @@ fn directions(rows: &[f32], width: usize, count: usize) -> Vec<f32> {
     let sample: Vec<f32> = rows.chunks_exact(width).step_by(step).flatten().copied().collect();
     // X^T X, `[width, width]`.
     let mut moments = vec![0.0; width * width];
-    for (i, moments) in moments.chunks_exact_mut(width).enumerate() {
-        let column: Vec<f32> = sample[i..].iter().step_by(width).copied().collect();
-        add_weighted_rows(moments, &sample, &column);
+    let mut column = Vec::with_capacity(AT_ONCE);
+    // Few rows at a time, which stay in the nearest cache.
+    for rows in sample.chunks(AT_ONCE * width) {
+        for (i, moments) in moments.chunks_exact_mut(width).enumerate() {
+            column.clear();
+            column.extend(rows[i..].iter().step_by(width));
+            add_weighted_rows(moments, rows, &column);
+        }
     }
     let mut directions = sample[..count * width].to_vec();
     for _ in 0..ROUNDS {
@@ -118,29 +126,34 @@ fn directions(rows: &[f32], width: usize, count: usize) -> Vec<f32> {
     directions
 }
 
-/// Makes rows orthogonal and of unit norm, one after another; those that depend on the others become 0.
-fn orthonormalise(rows: &mut [f32], width: usize) {
-    for at in (0..rows.len()).step_by(width) {
-        let (before, row) = rows.split_at_mut(at);
-        let row = &mut row[..width];
-        let length = dot(row, row).sqrt();
-        // The second time removes what rounding left.
-        for other in before.chunks_exact(width).chain(before.chunks_exact(width)) {
-            let product = dot(other, row);
-            row.iter_mut().zip(other).for_each(|(x, y)| *x -= product * y);
+dispatched! {
+    /// Makes rows orthogonal and of unit norm, one after another; those that depend on the others become 0.
+    fn orthonormalise<S>(rows: &mut [f32], width: usize) {
+        for at in (0..rows.len()).step_by(width) {
+            let (before, row) = rows.split_at_mut(at);
+            let row = &mut row[..width];
+            let length = dot(row, row).sqrt();
+            // The second time removes what rounding left.
+            for other in before.chunks_exact(width).chain(before.chunks_exact(width)) {
+                let product = dot(other, row);
+                row.iter_mut().zip(other).for_each(|(x, y)| *x -= product * y);
+            }
+            let rest = dot(row, row).sqrt();
+            let factor = if rest > DEPENDENT * length { 1.0 / rest } else { 0.0 };
+            row.iter_mut().for_each(|x| *x *= factor);
         }
-        let rest = dot(row, row).sqrt();
-        let factor = if rest > DEPENDENT * length { 1.0 / rest } else { 0.0 };
-        row.iter_mut().for_each(|x| *x *= factor);
     }
 }
 
 /// Summed in lanes, which compilers vectorise.
+#[inline(always)]
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     const LANES: usize = 16;
     let mut sums = [0.0; LANES];
-    for (a, b) in a.chunks(LANES).zip(b.chunks(LANES)) {
+    let ((a, rest), (b, others)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    for (a, b) in a.iter().zip(b) {
         sums.iter_mut().zip(a).zip(b).for_each(|((sum, a), b)| *sum += a * b);
     }
+    sums.iter_mut().zip(rest).zip(others).for_each(|((sum, a), b)| *sum += a * b);
     sums.iter().sum()
 }
