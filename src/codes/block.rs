@@ -55,7 +55,12 @@ pub(super) fn groups(dim: usize) -> usize {
 
 /// Bytes of a block, a multiple of those of a cache line.
 pub(crate) fn block_bytes(dim: usize) -> usize {
-    groups(dim) / CHUNK_GROUPS * CHUNK_BYTES + size_of::<Numbers>()
+    bytes_of_groups(groups(dim))
+}
+
+#[inline(always)]
+pub(super) fn bytes_of_groups(groups: usize) -> usize {
+    groups / CHUNK_GROUPS * CHUNK_BYTES + size_of::<Numbers>()
 }
 
 /// Sets the bits of a row at its place in a block, where they must be 0: those of the positive elements.

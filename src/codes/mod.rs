@@ -56,7 +56,6 @@ pub(crate) const FEWEST_DIMENSIONS: usize = 64;
 /// Fewest rows of a leaf in a segment for a mean of their own: with fewer rows, it takes more space than it
 /// saves in reading. The rows of all smaller leaves share one.
 pub(crate) const FEWEST_FOR_MEAN: usize = 32;
-
 /// Fewest rows of a leaf whose codes begin a block of their own, so that few blocks are read for the leaf;
 /// the rows of smaller leaves share blocks.
 pub(crate) const FEWEST_FOR_BLOCK: usize = 8;

@@ -2,7 +2,7 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::block::{BLOCK_ROWS, Block, CHUNK_BYTES, CHUNK_TABLES, Numbers, ROW_BYTES, groups};
+use super::block::{BLOCK_ROWS, Block, CHUNK_BYTES, CHUNK_TABLES, ROW_BYTES, bytes_of_groups, groups};
 use super::supplement::{self, HIGHEST, UNIT};
 use super::{GROUP, LANES, Rotation, TABLE};
 use crate::prefetch::{CACHE_LINE_BYTES, prefetch};
@@ -205,7 +205,7 @@ impl CodedQuery {
     /// Bytes of a block of codes of this width.
     #[inline(always)]
     pub fn block_bytes(&self) -> usize {
-        self.tables.len() / (2 * CHUNK_TABLES) * CHUNK_BYTES + size_of::<Numbers>()
+        bytes_of_groups(self.tables.len() / TABLE)
     }
 
     /// The product of a row's signs with the query, from its sum.

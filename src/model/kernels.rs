@@ -365,7 +365,7 @@ dispatched! {
 
 /// Dot product in a fixed lane order, which the compiler may vectorise.
 #[inline(always)]
-fn dot(a: &[f32], b: &[f32]) -> f32 {
+pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut lanes = [0f32; LANES];
     let (left, right) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
     let rest: f32 = left.remainder().iter().zip(right.remainder()).map(|(x, y)| x * y).sum();

@@ -1,15 +1,13 @@
 //! The check of codes: they are recomputed from the rows.
 
-use std::iter;
-
 use super::{
     Result,
     error::Damage,
     rows::Rows,
-    segment::{CodedLeaves, Segment, code_means, code_places},
+    segment::{CodedLeaves, RowCoder, Segment, code_means, code_places, coded_rows},
     verify::{Done, VerifyReport},
 };
-use crate::codes::{self, Block, CodeMaker};
+use crate::codes::{self, Block};
 
 /// Numbers of a code with a smaller relative difference are equal: they may have been summed in another
 /// order.
@@ -38,24 +36,15 @@ pub(super) fn check(segment: &Segment, dim: usize, report: &mut VerifyReport, do
     if expected != means {
         problem(report, "the means of codes, from", 0);
     }
-    let (mut maker, mut record) = (CodeMaker::new(dim), vec![0; codes::supplement_bytes(dim)]);
-    let firsts = iter::once(0).chain(ends.iter().copied());
-    let leaves = firsts.zip(ends).zip(places);
-    let coded = leaves.flat_map(|((first, &end), &[place, mean])| {
-        (first..end).zip(place as usize..).map(move |(row, place)| (row, place, mean as usize))
-    });
-    let (mut coded, mut beside, mut blocks) = (coded.peekable(), None, 0);
+    let (mut coder, mut record) = (RowCoder::new(dim, &expected), vec![0; codes::supplement_bytes(dim)]);
+    let (mut coded, mut blocks) = (coded_rows(ends, places).peekable(), 0);
     while let Some(&(first, place, _)) = coded.peek() {
         let (number, mut same, mut count) = (place / codes::BLOCK_ROWS, true, 0);
         let mut block = vec![0; codes::block_bytes(dim)];
         while let Some((row, place, mean)) =
             coded.next_if(|(_, place, _)| place / codes::BLOCK_ROWS == number)
         {
-            if beside != Some(mean) {
-                maker.beside(&expected[mean * dim..][..dim]);
-                beside = Some(mean);
-            }
-            maker.encode(embedding(row)?, place % codes::BLOCK_ROWS, &mut block, Some(&mut record));
+            coder.encode(embedding(row)?, mean, place, &mut block, &mut record);
             let supplement = report.note(segment.supplement(row))?.flatten();
             same &= supplement.is_none_or(|found| is_same_record(found, &record));
             count += 1;

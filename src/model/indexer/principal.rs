@@ -3,7 +3,7 @@
 
 use half::f16;
 
-use crate::model::kernels::add_weighted_rows;
+use crate::model::kernels::{add_weighted_rows, dot};
 use crate::model::packed::products_in_bytes;
 use crate::product::bytes::{BytePanels, ByteRows};
 use crate::product::dispatched;
@@ -143,17 +143,4 @@ dispatched! {
             row.iter_mut().for_each(|x| *x *= factor);
         }
     }
-}
-
-/// Summed in lanes, which compilers vectorise.
-#[inline(always)]
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    const LANES: usize = 16;
-    let mut sums = [0.0; LANES];
-    let ((a, rest), (b, others)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
-    for (a, b) in a.iter().zip(b) {
-        sums.iter_mut().zip(a).zip(b).for_each(|((sum, a), b)| *sum += a * b);
-    }
-    sums.iter_mut().zip(rest).zip(others).for_each(|((sum, a), b)| *sum += a * b);
-    sums.iter().sum()
 }

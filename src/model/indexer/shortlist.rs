@@ -106,8 +106,8 @@ impl Shortlist {
         logits.resize(all, 0.0);
         let near = FEWEST_NEAR.max(beam.get().saturating_mul(NEAR_PER_LEAF));
         let near = NonZeroUsize::new(near).filter(|near| near.get() <= all / CHILDREN_PER_NEAR);
-        let of_query = near.filter(|_| role == Role::Query).zip(self.principal());
-        let mut children = match of_query {
+        let near = near.filter(|_| role == Role::Query);
+        let mut children = match near.and_then(|near| Some((near, self.principal()?))) {
             Some((near, principal)) => {
                 principal.products(quantised, turned, logits);
                 let near = with_greatest(logits, near);

@@ -1,11 +1,10 @@
 //! The codes of a segment's rows: where those of each leaf are, writing and reading.
 
-use std::ops::Range;
+use std::{iter, ops::Range};
 
 use half::f16;
 
 use super::Segment;
-
 use crate::{
     codes::{self, CodeMaker, MeanMaker, StoredCodes},
     ids::LeafId,
@@ -78,6 +77,48 @@ pub(in crate::store) fn code_means<'a>(
     Ok(means)
 }
 
+/// Each row with the place of its code and the number of its mean. `ends` and `places` are those of the
+/// leaves.
+pub(in crate::store) fn coded_rows<'a>(
+    ends: &'a [u32],
+    places: &'a [[u32; 2]],
+) -> impl Iterator<Item = (u32, usize, usize)> + 'a {
+    let firsts = iter::once(0).chain(ends.iter().copied());
+    firsts.zip(ends).zip(places).flat_map(|((first, &end), &[place, mean])| {
+        (first..end).zip(place as usize..).map(move |(row, place)| (row, place, mean as usize))
+    })
+}
+
+/// Computes the codes of rows relative to several means.
+pub(in crate::store) struct RowCoder<'a> {
+    maker: CodeMaker,
+    /// `[means, dim]`
+    means: &'a [f16],
+    /// The number of the mean of the last row.
+    mean: Option<usize>,
+}
+
+impl<'a> RowCoder<'a> {
+    pub(in crate::store) fn new(dim: usize, means: &'a [f16]) -> Self {
+        Self { maker: CodeMaker::new(dim), means, mean: None }
+    }
+
+    /// As [`CodeMaker::encode`], relative to a mean, given by its number.
+    pub(in crate::store) fn encode(
+        &mut self,
+        row: &[f16],
+        mean: usize,
+        place: usize,
+        block: &mut [u8],
+        record: &mut [u8],
+    ) {
+        if self.mean.replace(mean) != Some(mean) {
+            self.maker.beside(&self.means[mean * row.len()..][..row.len()]);
+        }
+        self.maker.encode(row, place % codes::BLOCK_ROWS, block, Some(record));
+    }
+}
+
 /// Computes and writes the codes of rows.
 pub(in crate::store) struct Codes {
     dim: usize,
@@ -108,19 +149,14 @@ impl Codes {
         let places = code_places(ends).ok_or_else(too_many)?;
         let means = code_means(self.dim, ends, &places, embedding)?;
         let (bytes, mut blocks) = (codes::block_bytes(self.dim), Vec::new());
-        let mut maker = CodeMaker::new(self.dim);
+        let mut coder = RowCoder::new(self.dim, &means);
         let mut record = vec![0; codes::supplement_bytes(self.dim)];
         file.begin(SUPPLEMENTS)?;
-        let mut first = 0;
-        for (&end, &[place, mean]) in ends.iter().zip(&places) {
-            maker.beside(&means[mean as usize * self.dim..][..self.dim]);
-            for (row, place) in (first..end).zip(place as usize..) {
-                let (block, place) = (place / codes::BLOCK_ROWS * bytes, place % codes::BLOCK_ROWS);
-                blocks.resize(blocks.len().max(block + bytes), 0);
-                maker.encode(embedding(row)?, place, &mut blocks[block..][..bytes], Some(&mut record));
-                file.write(&record)?;
-            }
-            first = end;
+        for (row, place, mean) in coded_rows(ends, &places) {
+            let block = place / codes::BLOCK_ROWS * bytes;
+            blocks.resize(blocks.len().max(block + bytes), 0);
+            coder.encode(embedding(row)?, mean, place, &mut blocks[block..][..bytes], &mut record);
+            file.write(&record)?;
         }
         file.section(CODES, &blocks)?;
         file.section(CODE_PLACES, &places)?;

@@ -17,7 +17,7 @@ mod read;
 mod terms;
 
 pub(super) use build::{NewSegment, build};
-pub(super) use codes::{CodedLeaves, Codes, code_means, code_places};
+pub(super) use codes::{CodedLeaves, Codes, RowCoder, code_means, code_places, coded_rows};
 pub(super) use read::{Segment, SegmentFiles};
 
 #[cfg(test)]
