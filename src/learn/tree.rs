@@ -28,7 +28,7 @@ use crate::train::inputs::GivenEmbeddings;
 use crate::train::refresh::{Embedded, make_unit};
 use crate::train::run::INDEXER_BATCH;
 use crate::train::texts::Texts;
-use crate::train::{TrainConfig, TrainError, Trainer, TrainingSet, init, is_held_out};
+use crate::train::{TrainConfig, TrainError, Trainer, TrainingSet, default_leaves, init, is_held_out};
 
 /// Default number of passes: enough for this many steps of this many texts each, within these limits. A large
 /// collection shows each leaf its documents as often in few passes (`docs/lab/experiments.md`).
@@ -66,8 +66,8 @@ pub const FEWEST_TUNING_QUESTIONS: usize = 50;
 /// Options of [`Index::tune`].
 #[derive(Clone, Debug)]
 pub struct TuneOptions {
-    /// Leaves of the tree, in one level, from 2 to half of the documents that it is made from; by default one
-    /// for every ten documents.
+    /// Leaves of the tree, in one level, from 2 to half of the documents that it is made from; by default a
+    /// tenth of their number, and at most 12 times the square root of the number of all documents.
     pub leaves: Option<u32>,
     /// Passes over the texts; by default 30 for up to about 17,000 texts, fewer for more, but at least 4.
     pub passes: Option<usize>,
@@ -207,17 +207,17 @@ impl Index {
             if documents < FEWEST_DOCUMENTS {
                 return Err(InputError::TooFewToTune { documents, least: FEWEST_DOCUMENTS }.into());
             }
-            options.checked_leaves(config.shape(documents)?.leaves(), documents)
+            options.checked_leaves(default_leaves(documents, view.live_rows()) as u32, documents)
         };
         leaves(documents)?;
 
         let asked = self.asked(MOST_QUESTIONS)?;
         let sample = Sample::draw(&serving, &view, documents, options, &asked, on_progress)?;
-        let collection = view.live_rows();
-        drop(view);
         let Sample { documents, embedded, held_out } = sample;
         // Those with a direction, which may be few.
         let leaves = leaves(documents.len())?;
+        let collection = view.live_rows();
+        drop(view);
         config.tree.branching_factor = Some(leaves);
         config.schedule.indexer_epochs = options.passes(documents.len() + embedded.queries.len() / dim);
         let rows = embedded.documents.clone();

@@ -39,6 +39,7 @@ pub use crate::data::{LEARN_HELD_OUT, is_held_out};
 pub use crate::measure::SIGNIFICANCE_LEVEL;
 pub use crate::model::differentiable::Precision;
 pub use checkpoint::CHECKPOINT_FILE;
+pub(crate) use config::default_leaves;
 pub use config::{
     Decay, DistillationSettings, EncoderTraining, Init, IntraLeaf, LossSettings, LossWeights, MiningSettings,
     Negatives, Preset, QueryEncoderChoice, ScheduleSettings, Siamese, TrainConfig, TreeSettings,

@@ -298,8 +298,17 @@ impl Default for DistillationSettings {
     }
 }
 
-/// Documents per leaf if the number of leaves is not given.
+/// If the number of leaves is not given: documents per leaf, and the most leaves as a multiple of the square
+/// root of the number of documents. In a large collection, routing to more leaves costs more than it saves
+/// (`docs/lab/experiments.md`, "Leaves of a large collection").
 const DOCUMENTS_PER_LEAF: usize = 10;
+const LEAVES_PER_ROOT: f64 = 12.0;
+
+/// The number of leaves of a tree, made from a sample of a collection, if it is not given.
+pub(crate) fn default_leaves(sample: usize, collection: usize) -> f64 {
+    let most = LEAVES_PER_ROOT * (collection as f64).sqrt();
+    ((sample / DOCUMENTS_PER_LEAF) as f64).min(most).floor().max(2.0)
+}
 
 /// Default widths of the projection, and the most leaves of a tree with the narrow one.
 const NARROW: usize = 64;
@@ -327,15 +336,15 @@ impl TrainConfig {
         names::read(serde_json::from_str(json)?)
     }
 
-    /// The tree for a corpus: B as configured, or chosen so that a leaf holds about 10 documents at any
-    /// height.
+    /// The tree for a corpus: B as configured, or the largest with at most one leaf for ten documents and 12
+    /// times the square root of their number, whatever the height.
     ///
     /// # Errors
     /// [`TrainError::Config`] for an impossible shape.
     pub fn shape(&self, documents: usize) -> Result<TreeShape, TrainError> {
         let height = self.tree.height;
         let branching_factor = self.tree.branching_factor.unwrap_or_else(|| {
-            let leaves = (documents / DOCUMENTS_PER_LEAF) as f64;
+            let leaves = default_leaves(documents, documents);
             // Rounded down, with a tolerance for the error of the root: no more leaves than asked for.
             (leaves.powf(1.0 / f64::from(height.max(1))) + 1e-9).max(2.0) as u32
         });
@@ -359,6 +368,18 @@ impl TreeSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn leaves_follow_the_documents() {
+        let leaves = |documents| TrainConfig::default().shape(documents).unwrap().leaves();
+        assert_eq!([5, 20, 5_183, 14_400].map(leaves), [2, 2, 518, 1_440]);
+        assert_eq!([16_407, 150_000, 1_000_000].map(leaves), [1_537, 4_647, 12_000]);
+        // A sample of a collection has fewer than its documents would.
+        assert_eq!(default_leaves(200_000, 10_000_000), 20_000.0);
+        let mut deep = TrainConfig::default();
+        deep.tree.height = 2;
+        assert_eq!(deep.shape(150_000).unwrap().branching_factor(), 68);
+    }
 
     #[test]
     fn the_projection_follows_the_leaves() {
