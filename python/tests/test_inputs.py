@@ -364,7 +364,7 @@ def test_questions_of_any_form(empty):
         assert [found.ids for found in empty.search(form, k=1)] == [["tea"], ["tyre"]], type(form)
     assert empty.search(np.str_(questions[0]), k=1).ids == ["tea"]
     assert [own["id"] for own in empty.get(pandas.Series(["tea", "tyre"]))] == ["tea", "tyre"]
-    with pytest.raises(TypeError, match="`query\[1\]` must be a string, not NoneType"):
+    with pytest.raises(TypeError, match=r"`query\[1\]` must be a string, not NoneType"):
         empty.search(["tea", None])
 
 
