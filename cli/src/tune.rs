@@ -19,8 +19,8 @@ use crate::text::counted;
 pub struct Args {
     #[command(flatten)]
     write: WriteArgs,
-    /// Number of leaves of the tree, from 2; if absent, a tenth of the number of
-    /// documents, and at most 12 times its square root
+    /// Number of leaves of the tree, from 2; by default a tenth of the embeddings that
+    /// it is made from, and at most 13 times the square root of the number of all
     #[arg(long)]
     leaves: Option<u32>,
     /// Passes over the texts; 30 if absent, of more than some 17,000 texts fewer, 4 at least

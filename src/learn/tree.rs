@@ -67,7 +67,7 @@ pub const FEWEST_TUNING_QUESTIONS: usize = 50;
 #[derive(Clone, Debug)]
 pub struct TuneOptions {
     /// Leaves of the tree, in one level, from 2 to half of the documents that it is made from; by default a
-    /// tenth of their number, and at most 12 times the square root of the number of all documents.
+    /// tenth of their number, and at most 13 times the square root of the number of all documents.
     pub leaves: Option<u32>,
     /// Passes over the texts; by default 30 for up to about 17,000 texts, fewer for more, but at least 4.
     pub passes: Option<usize>,

@@ -413,6 +413,8 @@ fn identity(
 ) -> Result<Identity> {
     let json = serde_json::to_string(config)
         .map_err(|source| ModelError::Json { path: REPORT_FILE.into(), source })?;
+    // The rule for the number of leaves is not among the settings.
+    let shape = config.shape(texts.documents.len())?;
     let mut base = Sha256::new();
     if let Some(encoder) = encoder {
         for (name, tensor) in encoder.transformer()?.named().map_err(ModelError::from)? {
@@ -438,7 +440,7 @@ fn identity(
     data.update((texts.train as u64).to_le_bytes());
     data.update((texts.dev as u64).to_le_bytes());
     Ok(Identity {
-        config: hex(&Sha256::digest(json)),
+        config: hex(&Sha256::digest(format!("{json} {} {}", shape.branching_factor(), shape.height()))),
         base: hex(&base.finalize()),
         data: hex(&data.finalize()),
     })

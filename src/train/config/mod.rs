@@ -298,13 +298,13 @@ impl Default for DistillationSettings {
     }
 }
 
-/// If the number of leaves is not given: documents per leaf, and the most leaves as a multiple of the square
-/// root of the number of documents. In a large collection, routing to more leaves costs more than it saves
-/// (`docs/lab/experiments.md`, "Leaves of a large collection").
+/// If the number of leaves is not given: documents per leaf, and for one level the most leaves as a multiple
+/// of the square root of the number of documents. In a large collection, routing to more leaves costs more
+/// than it saves (`docs/lab/experiments.md`, "Leaves of a large collection").
 const DOCUMENTS_PER_LEAF: usize = 10;
-const LEAVES_PER_ROOT: f64 = 12.0;
+const LEAVES_PER_ROOT: f64 = 13.0;
 
-/// The number of leaves of a tree, made from a sample of a collection, if it is not given.
+/// The number of leaves of a tree of one level, made from a sample of a collection, if it is not given.
 pub(crate) fn default_leaves(sample: usize, collection: usize) -> f64 {
     let most = LEAVES_PER_ROOT * (collection as f64).sqrt();
     ((sample / DOCUMENTS_PER_LEAF) as f64).min(most).floor().max(2.0)
@@ -336,15 +336,18 @@ impl TrainConfig {
         names::read(serde_json::from_str(json)?)
     }
 
-    /// The tree for a corpus: B as configured, or the largest with at most one leaf for ten documents and 12
-    /// times the square root of their number, whatever the height.
+    /// The tree for a corpus: B as configured, or the largest B from 2 on for which B^H exceeds neither a
+    /// tenth of the documents nor, for one level, 13 times the square root of their number.
     ///
     /// # Errors
     /// [`TrainError::Config`] for an impossible shape.
     pub fn shape(&self, documents: usize) -> Result<TreeShape, TrainError> {
         let height = self.tree.height;
         let branching_factor = self.tree.branching_factor.unwrap_or_else(|| {
-            let leaves = default_leaves(documents, documents);
+            let leaves = match height {
+                1 => default_leaves(documents, documents),
+                _ => (documents / DOCUMENTS_PER_LEAF) as f64,
+            };
             // Rounded down, with a tolerance for the error of the root: no more leaves than asked for.
             (leaves.powf(1.0 / f64::from(height.max(1))) + 1e-9).max(2.0) as u32
         });
@@ -372,13 +375,13 @@ mod tests {
     #[test]
     fn leaves_follow_the_documents() {
         let leaves = |documents| TrainConfig::default().shape(documents).unwrap().leaves();
-        assert_eq!([5, 20, 5_183, 14_400].map(leaves), [2, 2, 518, 1_440]);
-        assert_eq!([16_407, 150_000, 1_000_000].map(leaves), [1_537, 4_647, 12_000]);
+        assert_eq!([5, 20, 5_183, 15_809].map(leaves), [2, 2, 518, 1_580]);
+        assert_eq!([60_000, 150_000, 1_000_000].map(leaves), [3_184, 5_034, 13_000]);
         // A sample of a collection has fewer than its documents would.
         assert_eq!(default_leaves(200_000, 10_000_000), 20_000.0);
         let mut deep = TrainConfig::default();
         deep.tree.height = 2;
-        assert_eq!(deep.shape(150_000).unwrap().branching_factor(), 68);
+        assert_eq!(deep.shape(150_000).unwrap().branching_factor(), 122);
     }
 
     #[test]
