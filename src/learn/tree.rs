@@ -201,23 +201,23 @@ impl Index {
         config.tree.routing_dim = Some(0);
         config.losses.weights.balance = 0.02;
         let dim = serving.model().dim();
-        let documents = options.documents(dim).min(view.live_rows());
+        let collection = view.live_rows();
+        let documents = options.documents(dim).min(collection);
         // Each passage counts as a document here.
         let leaves = |documents| -> Result<u32> {
             if documents < FEWEST_DOCUMENTS {
                 return Err(InputError::TooFewToTune { documents, least: FEWEST_DOCUMENTS }.into());
             }
-            options.checked_leaves(default_leaves(documents, view.live_rows()) as u32, documents)
+            options.checked_leaves(default_leaves(documents, collection), documents)
         };
         leaves(documents)?;
 
         let asked = self.asked(MOST_QUESTIONS)?;
         let sample = Sample::draw(&serving, &view, documents, options, &asked, on_progress)?;
+        drop(view);
         let Sample { documents, embedded, held_out } = sample;
         // Those with a direction, which may be few.
         let leaves = leaves(documents.len())?;
-        let collection = view.live_rows();
-        drop(view);
         config.tree.branching_factor = Some(leaves);
         config.schedule.indexer_epochs = options.passes(documents.len() + embedded.queries.len() / dim);
         let rows = embedded.documents.clone();

@@ -305,9 +305,9 @@ const DOCUMENTS_PER_LEAF: usize = 10;
 const LEAVES_PER_ROOT: f64 = 13.0;
 
 /// The number of leaves of a tree of one level, made from a sample of a collection, if it is not given.
-pub(crate) fn default_leaves(sample: usize, collection: usize) -> f64 {
-    let most = LEAVES_PER_ROOT * (collection as f64).sqrt();
-    ((sample / DOCUMENTS_PER_LEAF) as f64).min(most).floor().max(2.0)
+pub(crate) fn default_leaves(sample: usize, collection: usize) -> u32 {
+    let most = (LEAVES_PER_ROOT * (collection as f64).sqrt()) as usize;
+    (sample / DOCUMENTS_PER_LEAF).min(most).max(2) as u32
 }
 
 /// Default widths of the projection, and the most leaves of a tree with the narrow one.
@@ -345,7 +345,7 @@ impl TrainConfig {
         let height = self.tree.height;
         let branching_factor = self.tree.branching_factor.unwrap_or_else(|| {
             let leaves = match height {
-                1 => default_leaves(documents, documents),
+                1 => f64::from(default_leaves(documents, documents)),
                 _ => (documents / DOCUMENTS_PER_LEAF) as f64,
             };
             // Rounded down, with a tolerance for the error of the root: no more leaves than asked for.
@@ -378,7 +378,7 @@ mod tests {
         assert_eq!([5, 20, 5_183, 15_809].map(leaves), [2, 2, 518, 1_580]);
         assert_eq!([60_000, 150_000, 1_000_000].map(leaves), [3_184, 5_034, 13_000]);
         // A sample of a collection has fewer than its documents would.
-        assert_eq!(default_leaves(200_000, 10_000_000), 20_000.0);
+        assert_eq!(default_leaves(200_000, 10_000_000), 20_000);
         let mut deep = TrainConfig::default();
         deep.tree.height = 2;
         assert_eq!(deep.shape(150_000).unwrap().branching_factor(), 122);
