@@ -48,6 +48,7 @@ mod codes;
 pub mod data;
 mod disk;
 mod document;
+mod embedding_cache;
 mod error;
 #[cfg(feature = "eval")]
 pub mod eval;
@@ -80,6 +81,7 @@ mod tree;
 #[cfg(feature = "eval")]
 pub use cluster::ClusterError;
 pub use document::Document;
+pub use embedding_cache::{CacheStats, DEFAULT_CACHE_BYTES, EmbeddingCache};
 pub use error::{Error, InputError, Result};
 pub use filter::{Facet, FacetValue, Filter, FilterError};
 pub use ids::{Generation, LeafId};

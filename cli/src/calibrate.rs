@@ -79,21 +79,21 @@ pub fn write_curve(out: &mut dyn Write, curve: &RecallCurve) -> io::Result<()> {
     writeln!(out, "recall         measured on {questions}, with {documents}")?;
     if curve.documents <= MOST_EXACT_DOCUMENTS {
         let most = MOST_EXACT_DOCUMENTS;
-        writeln!(out, "  not used yet: up to {most} documents are all scored where no --beam is given")?;
+        writeln!(out, "  not used yet: up to {most} embeddings are all scored where no --beam is given")?;
     }
     for depth in &curve.depths {
         for recall in TOLD {
             match curve.reaching(recall, depth.depth) {
                 Some(point) => writeln!(
                     out,
-                    "  {recall:.2} of {:>3}   {}, {:.1}% of the documents: {:.3} ± {:.3}",
+                    "  {recall:.2} of the {} best: {}, {:.1}% of the documents; measured {:.3} ± {:.3}",
                     depth.depth,
                     counted(point.beam, "leaf"),
                     point.visited * 100.0,
                     point.recall,
                     point.standard_error,
                 )?,
-                None => writeln!(out, "  {recall:.2} of {:>3}   every document", depth.depth)?,
+                None => writeln!(out, "  {recall:.2} of the {} best: every document", depth.depth)?,
             }
         }
     }

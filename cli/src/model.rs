@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::failure::Failure;
 use crate::long::AS_BEFORE;
 use crate::models::{self, EncoderArgs};
-use crate::opening::OwnModelArgs;
+use crate::opening::{CacheArgs, OwnModelArgs};
 use crate::printing;
 use crate::store::{ReportArgs, WriteArgs};
 use crate::text::counted;
@@ -26,12 +26,14 @@ pub struct ReencodeArgs {
     encoder: EncoderArgs,
     #[command(flatten)]
     own: OwnModelArgs,
+    #[command(flatten)]
+    cache: CacheArgs,
 }
 
 pub fn reencode(args: &ReencodeArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let bundle = models::open(&args.model, &args.encoder)?;
     let WriteArgs { report, wait } = &args.write;
-    let index = wait.builder().own_model(args.own.own_model).open(&report.index)?;
+    let index = args.cache.of(wait.builder()).own_model(args.own.own_model).open(&report.index)?;
     change(index, report, out, |index, on_progress| index.with_progress(on_progress).reencode(&bundle))
 }
 

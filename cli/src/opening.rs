@@ -1,12 +1,13 @@
 //! Opening an index in commands.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ehi::model::{EncoderPrecision, LoadOptions, Reranker};
 use ehi::store::StoreError;
-use ehi::{Error, Index, IndexBuilder};
+use ehi::{EmbeddingCache, Error, Index, IndexBuilder};
 
 use crate::arguments::time;
 use crate::failure::Failure;
@@ -77,6 +78,31 @@ impl PrecisionArgs {
     }
 }
 
+/// Where embeddings are kept from one index to the next.
+#[derive(clap::Args)]
+pub struct CacheArgs {
+    /// Folder in which embeddings are kept, so that a text is encoded once, whichever index stores it; an
+    /// empty name for none. Among the user's caches by default
+    #[arg(long, env = "EHI_CACHE", value_name = "DIR")]
+    cache: Option<OsString>,
+}
+
+impl CacheArgs {
+    /// The cache, if there is to be one.
+    pub fn cache(&self) -> Option<EmbeddingCache> {
+        match &self.cache {
+            Some(dir) if dir.is_empty() => None,
+            Some(dir) => Some(EmbeddingCache::new(dir)),
+            None => EmbeddingCache::of_user(),
+        }
+    }
+
+    /// The options with this cache.
+    pub fn of(&self, builder: IndexBuilder) -> IndexBuilder {
+        self.cache().into_iter().fold(builder, IndexBuilder::embedding_cache)
+    }
+}
+
 /// Whether an index shares the files of its model.
 #[derive(clap::Args)]
 pub struct OwnModelArgs {
@@ -95,11 +121,14 @@ pub struct FillingArgs {
     precision: PrecisionArgs,
     #[command(flatten)]
     wait: WaitArgs,
+    #[command(flatten)]
+    pub cache: CacheArgs,
 }
 
 impl FillingArgs {
     pub fn open(&self) -> Result<Index, Error> {
-        self.precision.of(self.wait.builder()).lazy_encoder(false).open(&self.index)
+        let builder = self.cache.of(self.precision.of(self.wait.builder()));
+        builder.lazy_encoder(false).open(&self.index)
     }
 }
 

@@ -65,7 +65,7 @@ pub struct QueryArgs {
     #[arg(long, value_name = "COUNT", requires = "group_by")]
     per_group: Option<usize>,
     /// Whether codes may rule documents out, so that fewer embeddings are read. By default they may, except
-    /// for searches that score every document
+    /// with `--exact`
     #[arg(long, value_name = "BOOL")]
     codes: Option<bool>,
     /// Passages of each hit, at most, in an index that has them; the best one if absent, none with 0

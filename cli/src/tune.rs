@@ -67,11 +67,11 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         out,
         left,
         |index, on_progress| index.with_progress(on_progress).tune(&options),
-        |out, _, tuned| write_tuned(out, tuned),
+        |out, _, tuned| write_tuned(out, tuned, args.always),
     )
 }
 
-fn write_tuned(out: &mut dyn Write, tuned: &Tuned) -> io::Result<()> {
+fn write_tuned(out: &mut dyn Write, tuned: &Tuned, always: bool) -> io::Result<()> {
     writeln!(
         out,
         "a tree of {} from {}, compared on {} set aside\n\
@@ -85,7 +85,17 @@ fn write_tuned(out: &mut dyn Write, tuned: &Tuned) -> io::Result<()> {
     for (name, needed) in rows {
         writeln!(out, "{name:<13}  {:>7.2}  {:>12.2}", needed.visited * 100.0, needed.work * 100.0)?;
     }
+    if tuned.documents <= MOST_EXACT_DOCUMENTS {
+        writeln!(
+            out,
+            "searches without --beam score every embedding, and use no tree, until there are more than \
+             {MOST_EXACT_DOCUMENTS}"
+        )?;
+    }
     let Some(change) = tuned.change else {
+        if always {
+            return writeln!(out, "the index is unchanged: the new tree is the one that it has");
+        }
         return writeln!(
             out,
             "the index is unchanged: a new tree is used if it does the same with at most {:.0}% of the work of the \
@@ -100,12 +110,5 @@ fn write_tuned(out: &mut dyn Write, tuned: &Tuned) -> io::Result<()> {
         "the new tree is in use, {} routed; `ehi rollback` returns to what was before, `ehi drop-previous` \
          gives back its space",
         counted(change.routed, "document")
-    )?;
-    match change.documents > MOST_EXACT_DOCUMENTS {
-        true => Ok(()),
-        false => writeln!(
-            out,
-            "searches without --beam score every document until there are more than {MOST_EXACT_DOCUMENTS}"
-        ),
-    }
+    )
 }

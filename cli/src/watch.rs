@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use ehi::{Error, Index};
+use ehi::{EmbeddingCache, Error, Index};
 use notify::{ErrorKind, Event, RecommendedWatcher, RecursiveMode, Watcher};
 
 use crate::arguments::time;
@@ -81,9 +81,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         watched[last].follow(&index, &interrupts, &mut changes, args.json, out)?;
     }
     calibrate::after_insert(&index);
+    // For other processes, until the next change.
+    let cache = args.filling.cache.cache();
+    cache.iter().for_each(EmbeddingCache::close);
     let (folders, documents) = (counted(watched.len(), "folder"), counted(index.len(), "document"));
     eprintln!("note: watching {folders}; the index has {documents}; Ctrl-C ends it");
-    match follow_all(&index, &mut watched, &mut changes, &interrupts, args.json, out) {
+    match follow_all(&index, &cache, &mut watched, &mut changes, &interrupts, args.json, out) {
         // What the signal left unread is read at the next start, as every change made while nothing watches.
         Err(Failure::Stopped { .. }) => Ok(()),
         result => result,
@@ -93,6 +96,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 /// Follows changes until a signal.
 fn follow_all(
     index: &Index,
+    cache: &Option<EmbeddingCache>,
     watched: &mut [Watched],
     changes: &mut Changes,
     interrupts: &Interrupts,
@@ -110,6 +114,7 @@ fn follow_all(
             is_done = !removed || watched.iter().all(|folder| folder.sync.taken.is_empty());
         }
         calibrate::after_insert(index);
+        cache.iter().for_each(EmbeddingCache::close);
     }
     Ok(())
 }

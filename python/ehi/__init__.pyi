@@ -310,6 +310,7 @@ class Index:
         wait: float | None = None,
         lazy_encoder: bool = False,
         own_model: bool = False,
+        cache: _Path | None = None,
         exist_ok: bool = False,
     ) -> Index: ...
     @staticmethod
@@ -325,6 +326,7 @@ class Index:
         words: str | None = None,
         expires: str | None = None,
         wait: float | None = None,
+        cache: _Path | None = None,
         exist_ok: bool = False,
     ) -> Index: ...
     @staticmethod
@@ -339,6 +341,7 @@ class Index:
         wait: float | None = None,
         lazy_encoder: bool = False,
         own_model: bool = False,
+        cache: _Path | None = None,
     ) -> Index: ...
     @staticmethod
     def repair(

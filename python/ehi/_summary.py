@@ -14,7 +14,7 @@ class InsertSummary(dict[str, Any]):
     def __repr__(self) -> str:
         counts = [
             f"{name}={self[name]}"
-            for name in ("inserted", "replaced", "superseded", "expired", "passages")
+            for name in ("inserted", "replaced", "superseded", "expired", "passages", "cached")
             if self.get(name) or name == "inserted"
         ]
         refused = self.get("refused", [])

@@ -45,6 +45,7 @@ class InsertSummary(TypedDict):
     refused: list[Refused]
     statuses: list[Literal["inserted", "replaced", "superseded", "refused", "expired"]]
     passages: int
+    cached: int
     cut: CutTexts
     generation: int
 

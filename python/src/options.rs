@@ -1,11 +1,12 @@
 //! Converts option names and texts to the library's values.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use ehi::model::EncoderPrecision;
 use ehi::train::{DistilOptions, QueryEncoderChoice};
-use ehi::{Analyzer, Durability, Filter, IndexBuilder, Judgment, Similarity};
+use ehi::{Analyzer, Durability, EmbeddingCache, Filter, IndexBuilder, Judgment, Similarity};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyList, PyString, PyTuple};
@@ -267,6 +268,7 @@ pub fn builder(
             }
             "expires" => builder.expires(String::read(name, &value)?),
             "lazy_encoder" => builder.lazy_encoder(Argument::read(name, &value)?),
+            "cache" => builder.embedding_cache(EmbeddingCache::new(PathBuf::read(name, &value)?)),
             "own_model" => builder.own_model(Argument::read(name, &value)?),
             "model" => builder.expect_model(&model(py, &value)?.bundle),
             _ => builder,

@@ -356,3 +356,29 @@ def test_ctrl_c_ends_the_wait_for_another_writer(empty):
     with pytest.raises(KeyboardInterrupt):
         ehi.Index.open(empty.path, wait=60)
     assert time.monotonic() - begun < 30
+
+
+def test_texts_are_encoded_once(documents, tmp_path):
+    """A second index, even one that is open at the same time, takes its embeddings from the cache."""
+    cache = tmp_path / "cache"
+
+    def stored(name, **options):
+        index = ehi.Index.create(tmp_path / name, MODEL, precision="int8", cache=cache, **options)
+        return index, index.add(documents[:8])
+
+    first, begun = stored("first")
+    second, again = stored("second")
+    assert begun["cached"] == 0 and again["cached"] == again["passages"] == begun["passages"]
+    for one in documents[:8]:
+        rows = [index.vectors(one["id"], passages=True) for index in (first, second)]
+        np.testing.assert_array_equal(*rows)
+    third, whole = stored("third", passages=False)
+    assert whole["cached"] < 8
+    for index in (first, second, third):
+        index.close()
+    with ehi.Index.open(tmp_path / "first", cache=str(cache)) as index:
+        assert index.add(documents[:8])["cached"] == begun["passages"]
+    with pytest.raises(TypeError, match="`cache` is for writing"):
+        ehi.Index.open(tmp_path / "first", read_only=True, cache=cache)
+    with pytest.raises(TypeError, match="`cache`"):
+        ehi.Index.open(tmp_path / "first", cache=3)

@@ -11,6 +11,8 @@ use memmap2::{MmapOptions, MmapRaw};
 
 // Rows are read directly from the file, which is little-endian.
 const _: () = assert!(cfg!(target_endian = "little"), "the store needs a little-endian target");
+// Files are mapped whole, and may be larger than 4 GiB.
+const _: () = assert!(cfg!(target_pointer_width = "64"), "the store needs a 64-bit target");
 
 /// A mapping of a file with the length at the time of mapping. Cheap to clone; the pages stay mapped until
 /// the last clone is dropped.

@@ -13,6 +13,7 @@ use super::search::{FilterCache, JudgedTexts};
 use super::shared_memory::SharedMemory;
 use crate::codes::Rotation;
 use crate::disk::{Backend, names};
+use crate::embedding_cache::EmbeddingCache;
 use crate::error::{Error, InputError};
 use crate::ids::ModelHash;
 use crate::lexical::Analyzer;
@@ -32,6 +33,8 @@ pub(super) struct HandleOptions {
     pub load: LoadOptions,
     /// Has the large files of models; `None` if the index gets its own copies.
     pub models: Option<ModelStore>,
+    /// Has embeddings of texts that were encoded before.
+    pub cache: Option<EmbeddingCache>,
 }
 
 /// How documents are ranked, fixed for the lifetime of the index.
@@ -67,6 +70,7 @@ pub(crate) struct ActiveModel {
     pub(super) judged_texts: JudgedTexts,
     /// How fast documents are encoded.
     pub(super) pace: Pace,
+    pub(super) cache: Option<EmbeddingCache>,
 }
 
 impl HandleOptions {
@@ -105,7 +109,8 @@ impl ActiveModel {
             expires,
         };
         let store = Arc::new(Store::create_on(Arc::clone(&backend), dir, &config, options.store)?);
-        let created = Self::new(number, store, Arc::new(own), similarity);
+        let created =
+            Self { cache: options.cache.clone(), ..Self::new(number, store, Arc::new(own), similarity) };
         if let Some(precision) = created.precision() {
             created.measure(&*backend, |measured| measured.precision = Some(precision))?;
         }
@@ -131,6 +136,7 @@ impl ActiveModel {
             memory,
             judged_texts: JudgedTexts::default(),
             pace: Pace::default(),
+            cache: None,
         }
     }
 
@@ -144,7 +150,8 @@ impl ActiveModel {
         check_directories(&*backend, dir)?;
         let store = Store::open_on(Arc::clone(&backend), dir, options.store);
         let store = Arc::new(store.map_err(without_manifest)?);
-        Self::beside(&*backend, number, store, options.load)
+        let opened = Self::beside(&*backend, number, store, options.load)?;
+        Ok(Self { cache: options.cache.clone(), ..opened })
     }
 
     /// Opens the store and the model in `dir`, for reading.
@@ -210,7 +217,7 @@ impl ActiveModel {
 
     pub(super) fn ingest(&self) -> Ingest<'_> {
         let (similarity, analyzer, passages) = (self.similarity, self.analyzer(), self.passages());
-        Ingest { bundle: &self.bundle, similarity, analyzer, passages }
+        Ingest { bundle: &self.bundle, similarity, analyzer, passages, cache: self.cache.as_ref() }
     }
 
     /// How this handle encodes texts, if there is an encoder.

@@ -341,7 +341,7 @@ impl Index {
         let dir = self.root.model_dir(number);
         // Check the target completely before it goes into service.
         let load = self.options.load.lazy_encoder(false);
-        let options = HandleOptions { store, load, models: None };
+        let options = HandleOptions { store, load, models: None, cache: self.options.cache.clone() };
         let next = ActiveModel::open(self.root.backend(), &dir, number, &options)?;
         let change = ModelChange {
             from: before.bundle.hash(),
@@ -399,7 +399,7 @@ impl Index {
         if serving.model().encoder().is_ok_and(|encoder| !encoder.is_static()) {
             load = load.usual_precision(serving.measured().precision.unwrap_or_default());
         }
-        HandleOptions { store, load, models: self.options.models.clone() }
+        HandleOptions { store, load, ..self.options.clone() }
     }
 }
 
@@ -511,7 +511,7 @@ impl<'a> Filling<'a> {
         tick: &mut dyn FnMut(usize, usize) -> Result<()>,
     ) -> Result<()> {
         let DocumentDifference { missing, surplus } = difference;
-        self.target.store.commit(WriteBatch { puts: Vec::new(), deletes: surplus })?;
+        self.commit(WriteBatch { puts: Vec::new(), deletes: surplus })?;
         if !missing.is_empty() {
             self.target.note_encoded(&*self.backend, &self.encoded_by)?;
         }
@@ -533,13 +533,18 @@ impl<'a> Filling<'a> {
                 Err(_) => ControlFlow::Break(()),
             };
             let puts = puts(group, documents, still)?;
-            self.target.store.commit(WriteBatch { puts, deletes: Vec::new() })?;
+            self.commit(WriteBatch { puts, deletes: Vec::new() })?;
             if !rest.is_empty() {
                 pace.took(begun.elapsed());
             }
             tick(group.len(), rest.len())?;
         }
         Ok(())
+    }
+
+    /// If it fails, the index is as before.
+    fn commit(&self, batch: WriteBatch) -> Result<()> {
+        self.target.store.commit(batch).map(drop).map_err(|error| error.without_counts().into())
     }
 }
 

@@ -12,6 +12,7 @@ use super::analysis::Analysis;
 use super::vectors::{unit, unit_of_stored};
 use crate::characters::floor;
 use crate::document::Document;
+use crate::embedding_cache::{EmbeddingCache, Key, KeyMaker};
 use crate::error::{Error, InputError, Result};
 use crate::ids::LeafId;
 use crate::lexical::Analyzer;
@@ -32,6 +33,8 @@ pub(super) struct Ingest<'a> {
     pub analyzer: Option<Analyzer>,
     /// If set, documents get a row for each passage.
     pub passages: Option<Passages>,
+    /// Has embeddings of texts that were encoded before.
+    pub cache: Option<&'a EmbeddingCache>,
 }
 
 /// A document as read before encoding.
@@ -80,10 +83,13 @@ impl CutTexts {
 }
 
 /// Documents ready to be stored.
+#[derive(Default)]
 pub(super) struct Prepared {
     pub puts: Vec<Put>,
     /// Which texts were not read completely.
     pub cut: CutTexts,
+    /// Rows that were in the cache.
+    pub cached: usize,
 }
 
 impl Ingest<'_> {
@@ -106,12 +112,48 @@ impl Ingest<'_> {
             }
         };
         let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
-        let rows = encoder.embed_with(&texts, Role::Document, tick).map_err(|error| match error {
+        let (rows, cached) = self.embed(encoder, &texts, tick).map_err(|error| match error {
             ModelError::NoTokens { index } => unknown(&documents, &read, index),
             error => error.into(),
         })?;
         let (terms, spans) = read.into_iter().map(|read| (read.terms, read.spans)).unzip();
-        Ok(Prepared { puts: self.place_with(documents, terms, spans, &rows), cut })
+        Ok(Prepared { puts: self.place_with(documents, terms, spans, &rows), cut, cached })
+    }
+
+    /// Embeddings as they are stored, `[texts, dim]` f16, and how many of them were in the cache.
+    fn embed(
+        self,
+        encoder: &Encoder,
+        texts: &[&str],
+        tick: &mut Tick<'_>,
+    ) -> std::result::Result<(Vec<f16>, usize), ModelError> {
+        let Some(cache) = self.cache else {
+            return Ok((self.to_store(&encoder.embed_with(texts, Role::Document, tick)?), 0));
+        };
+        let is_unit = self.similarity == Similarity::Cosine;
+        let maker = KeyMaker::of_documents(self.bundle, encoder.precision(), is_unit);
+        let keys: Vec<Key> = texts.par_iter().map(|text| maker.key(text)).collect();
+        let dim = encoder.dim();
+        let mut rows = cache.get(&keys, dim);
+        let missing: Vec<usize> = (0..texts.len()).filter(|&text| rows[text].is_none()).collect();
+        if !missing.is_empty() {
+            let unknown: Vec<&str> = missing.iter().map(|&text| texts[text]).collect();
+            let made = encoder.embed_with(&unknown, Role::Document, tick);
+            let made = self.to_store(&made.map_err(|error| error.in_batch(|index| missing[index]))?);
+            let made = || missing.iter().zip(made.chunks_exact(dim));
+            cache.put(made().map(|(&text, row)| (&keys[text], row)));
+            made().for_each(|(&text, row)| rows[text] = Some(row.to_vec()));
+        }
+        Ok((rows.into_iter().flatten().flatten().collect(), texts.len() - missing.len()))
+    }
+
+    /// Rows as they are stored.
+    fn to_store(self, rows: &[f32]) -> Vec<f16> {
+        let rows = rows.chunks_exact(self.model().dim());
+        match self.similarity == Similarity::Cosine {
+            true => rows.flat_map(|row| unit_to_store(&unit(row))).collect(),
+            false => rows.flat_map(Vec::from_f32_slice).collect(),
+        }
     }
 
     /// Documents with rows from another store. Rows keep their leaves if those belong to the `same` model,
@@ -160,7 +202,7 @@ impl Ingest<'_> {
     pub fn place(self, documents: Vec<Document>, rows: &[f32]) -> Result<Vec<Put>> {
         let terms = self.terms(&documents)?;
         let spans = documents.iter().map(|document| vec![self.whole(document)]).collect();
-        Ok(self.place_with(documents, terms, spans, rows))
+        Ok(self.place_with(documents, terms, spans, &self.to_store(rows)))
     }
 
     fn place_with(
@@ -168,18 +210,10 @@ impl Ingest<'_> {
         documents: Vec<Document>,
         terms: Vec<Option<Terms>>,
         spans: Vec<Vec<Span>>,
-        rows: &[f32],
+        rows: &[f16],
     ) -> Vec<Put> {
-        let dim = self.model().dim();
-        let units: Vec<f32> = rows.chunks_exact(dim).flat_map(unit).collect();
-        let leaves = self.route(&units);
-        let is_cosine = self.similarity == Similarity::Cosine;
-        let rows = if is_cosine { &units } else { rows };
-        let stored = |row: &[f32]| match is_cosine {
-            true => unit_to_store(row),
-            false => Vec::from_f32_slice(row),
-        };
-        let mut rows = rows.chunks_exact(dim).map(stored).zip(leaves);
+        let leaves = self.route_stored(rows);
+        let mut rows = rows.chunks_exact(self.model().dim()).map(<[f16]>::to_vec).zip(leaves);
         let put = |((document, terms), spans): ((_, _), Vec<Span>)| {
             let own = spans.into_iter().zip(rows.by_ref());
             let rows = own.map(|(span, (embedding, leaf))| PutRow { embedding, leaf, span }).collect();
@@ -246,12 +280,7 @@ impl Ingest<'_> {
     /// The leaves of stored embeddings, `[rows, dim]` f16.
     pub fn route_stored(self, rows: &[f16]) -> Vec<LeafId> {
         let rows = rows.chunks_exact(self.model().dim());
-        self.route(&rows.flat_map(unit_of_stored).collect::<Vec<f32>>())
-    }
-
-    /// The leaves of embeddings at unit norm, `[rows, dim]` f32.
-    fn route(self, units: &[f32]) -> Vec<LeafId> {
-        self.model().indexer.route_rows(units)
+        self.model().indexer.route_rows(&rows.flat_map(unit_of_stored).collect::<Vec<f32>>())
     }
 
     fn model(&self) -> &Model {

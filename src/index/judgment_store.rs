@@ -144,8 +144,7 @@ pub(super) fn within<T>(of_store: std::result::Result<T, StoreError>) -> Result<
         StoreError::Corrupt { file, detail } => {
             StoreError::Corrupt { file: format!("{}/{file}", names::JUDGMENTS).into(), detail }
         }
-        StoreError::NotStored { source, .. } => *source,
-        other => other,
+        other => other.without_counts(),
     })?)
 }
 

@@ -7,6 +7,7 @@ use super::Index;
 use super::active_model::{ActiveModel, HandleOptions, Ranking, check_model, tokens_read};
 use crate::codes::FEWEST_DIMENSIONS;
 use crate::disk::names;
+use crate::embedding_cache::EmbeddingCache;
 use crate::error::{Error, InputError, Result};
 use crate::ids::ModelHash;
 use crate::lexical::{Analyzer, Language};
@@ -31,6 +32,7 @@ pub struct IndexBuilder {
     lock_wait: Option<Duration>,
     load: LoadOptions,
     own_model: bool,
+    cache: Option<EmbeddingCache>,
     /// In place of the user's.
     #[cfg(test)]
     models: Option<ModelStore>,
@@ -189,6 +191,14 @@ impl IndexBuilder {
         self
     }
 
+    /// Takes embeddings of documents from a cache, and adds those that are not there; by default there is
+    /// none. It also serves the models that a later [`Index::reencode`] brings.
+    /// [`InputError::InapplicableOption`] for a read-only handle.
+    pub fn embedding_cache(mut self, cache: EmbeddingCache) -> Self {
+        self.cache = Some(cache);
+        self
+    }
+
     #[cfg(test)]
     pub(super) fn models(self, models: ModelStore) -> Self {
         Self { models: Some(models), ..self }
@@ -217,7 +227,7 @@ impl IndexBuilder {
         };
         let models = if self.own_model { None } else { models() };
         let load = self.load.shared(true).usual_precision(EncoderPrecision::fastest());
-        HandleOptions { store, load, models }
+        HandleOptions { store, load, models, cache: self.cache.clone() }
     }
 
     /// How a new index with this model ranks.
@@ -294,6 +304,7 @@ impl IndexBuilder {
             ("codes", self.codes.is_some()),
             ("lock_wait", self.lock_wait.is_some()),
             ("own_model", self.own_model),
+            ("embedding_cache", self.cache.is_some()),
         ];
         match of_writing.into_iter().find(|(_, given)| *given) {
             Some((option, _)) => {

@@ -181,6 +181,15 @@ fn remedy(path: &Path, problem: &str) -> &'static str {
 }
 
 impl ModelError {
+    /// The error of a text among others, whose position `place` gives.
+    pub(crate) fn in_batch(self, place: impl Fn(usize) -> usize) -> Self {
+        match self {
+            Self::NoTokens { index } => Self::NoTokens { index: place(index) },
+            Self::BadEmbedding { index } => Self::BadEmbedding { index: place(index) },
+            other => other,
+        }
+    }
+
     pub(super) fn io(action: &'static str, path: impl Into<PathBuf>, source: std::io::Error) -> Self {
         Self::Io { action, path: path.into(), source }
     }

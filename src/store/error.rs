@@ -407,6 +407,14 @@ impl StoreError {
         }
     }
 
+    /// Without numbers of documents, which would be those of a store that the caller does not know of.
+    pub(crate) fn without_counts(self) -> Self {
+        match self {
+            Self::NotStored { source, .. } => *source,
+            other => other,
+        }
+    }
+
     pub(crate) fn corrupt(file: impl Into<Cow<'static, str>>, detail: Damage) -> Self {
         Self::Corrupt { file: file.into(), detail }
     }

@@ -18,6 +18,7 @@ mod conservation;
 mod dataset;
 mod docs;
 mod durability;
+mod embedding_cache;
 mod encoded;
 mod encoder_folders;
 mod evaluation;

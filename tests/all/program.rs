@@ -74,7 +74,7 @@ pub fn command() -> Command {
         }
     });
     let mut command = Command::new(env!("CARGO_BIN_EXE_ehi"));
-    command.env_remove("RUST_LOG").env_remove("RUST_BACKTRACE");
+    command.env_remove("RUST_LOG").env_remove("RUST_BACKTRACE").env("EHI_CACHE", "");
     command
 }
 

@@ -41,6 +41,8 @@ pub struct Tally {
     /// Truncated texts.
     cut: CutTexts,
     passages: u64,
+    /// Embeddings that were in the cache.
+    cached: u64,
 }
 
 /// Counts of skipped folder entries and file values, by reason.
@@ -126,6 +128,7 @@ impl Tally {
         self.refused += summary.refused.len() as u64;
         self.cut.join(summary.cut);
         self.passages += summary.passages as u64;
+        self.cached += summary.cached as u64;
     }
 
     /// Counts the documents of a failed group that were stored, `more` of them new to the index.
@@ -219,6 +222,7 @@ impl Tally {
             (superseded, "superseded by later documents of the same id"),
             (self.expired, "already expired"),
             (if passages > inserted + replaced { passages } else { 0 }, "passages"),
+            (self.cached, "embeddings from the cache"),
             (self.unchanged, "unchanged"),
             (self.removed, "removed"),
             (self.refused, "refused"),

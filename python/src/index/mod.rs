@@ -95,7 +95,8 @@ impl Index {
     /// and the most that two share, in tokens, by default (200, 40) or less if the encoder reads less. With
     /// `passages=False`, a document has one embedding, made from as much of its start as the encoder reads.
     /// Documents expire by the field of their metadata that `expires` names: a time with its zone (RFC 3339)
-    /// or a number of seconds since 1970; from then on no call finds them.
+    /// or a number of seconds since 1970; from then on no call finds them. `cache` is a folder that keeps
+    /// embeddings, so that a text is encoded once, whichever index with this cache stores it.
     ///
     /// With `dim` in place of a model, the index has no encoder: `add_vectors` stores documents with their
     /// vectors, of any model, compared by `similarity`; a text is searched by its words alone.
@@ -106,7 +107,7 @@ impl Index {
     #[staticmethod]
     #[pyo3(signature = (path, model = None, *, dim = None, exist_ok = false, **options),
         text_signature = "(path, model=None, *, dim=None, similarity=None, durability=None, codes=None, \
-        words=None, precision=None, passages=None, expires=None, wait=None, lazy_encoder=False, own_model=False, exist_ok=False)")]
+        words=None, precision=None, passages=None, expires=None, wait=None, lazy_encoder=False, own_model=False, cache=None, exist_ok=False)")]
     fn create(
         py: Python<'_>,
         #[pyo3(from_py_with = arguments::path)] path: PathBuf,
@@ -148,7 +149,7 @@ impl Index {
 
     /// Opens an index for reading and writing; `wait` is the number of seconds to wait for another writer.
     /// With `read_only` it is opened for reading while another process may write; `refresh` makes flushed
-    /// changes visible. `durability`, `codes` and `wait` are for writers.
+    /// changes visible. `durability`, `codes`, `wait`, `own_model` and `cache` are for writers.
     ///
     /// >>> ehi.Index.open("notes")
     /// Traceback (most recent call last):
@@ -162,7 +163,7 @@ impl Index {
     #[staticmethod]
     #[pyo3(signature = (path, *, read_only = false, **options), text_signature = "(path, *, read_only=False, \
         model=None, durability=None, codes=None, precision=None, wait=None, lazy_encoder=False, \
-        own_model=False)")]
+        own_model=False, cache=None)")]
     fn open(
         py: Python<'_>,
         #[pyo3(from_py_with = arguments::path)] path: PathBuf,
@@ -311,6 +312,7 @@ fn waiting(
 const BETWEEN_CHECKS: Duration = Duration::from_millis(100);
 
 /// Keywords of `Index.open`; the first three are those of a reader.
-const OF_OPEN: [&str; 7] = ["model", "precision", "lazy_encoder", "durability", "codes", "wait", "own_model"];
+const OF_OPEN: [&str; 8] =
+    ["model", "precision", "lazy_encoder", "durability", "codes", "wait", "own_model", "cache"];
 /// Further keywords of `Index.create`, which has `model` as an argument.
 const OF_CREATE: [&str; 4] = ["similarity", "words", "passages", "expires"];

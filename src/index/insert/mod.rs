@@ -36,6 +36,7 @@ use group::{BYTES_OF_PASSAGES, Fate, fates, next_group};
 struct Stored {
     committed: Committed,
     cut: CutTexts,
+    cached: usize,
     passages: usize,
 }
 
@@ -126,9 +127,10 @@ impl Index {
             let tick = &mut || on_progress(Progress::new(Stage::Insert, done, total));
             let committed = self.encode_and_commit(group, expired, tick);
             let committed = committed.map_err(|e| partial(e, done, total - done));
-            let Stored { committed, cut, passages } = committed?;
+            let Stored { committed, cut, cached, passages } = committed?;
             done += size;
             summary.cut.join(cut);
+            summary.cached += cached;
             summary.passages += passages;
             summary.add(&own, &committed);
             let is_last = rest.peek().is_none();
@@ -153,14 +155,14 @@ impl Index {
         loop {
             // Without a lock: encoding is slow, and runs on threads that may be waiting for the lock.
             let serving = self.serving();
-            let Prepared { puts, cut } = serving.ingest().prepare(group, tick)?;
+            let Prepared { puts, cut, cached } = serving.ingest().prepare(group, tick)?;
             let passages = match serving.passages() {
                 Some(_) => puts.iter().map(|put| put.rows.len()).sum(),
                 None => 0,
             };
             let batch = WriteBatch { puts, deletes };
             match self.commit_as_made(&serving, batch, &serving.encodes())? {
-                Ok(committed) => return Ok(Stored { committed, cut, passages }),
+                Ok(committed) => return Ok(Stored { committed, cut, cached, passages }),
                 // The model has changed in the meantime.
                 Err(batch) => {
                     group = batch.puts.into_iter().map(|put| put.document).collect();

@@ -60,6 +60,8 @@ pub struct InsertSummary {
     pub statuses: Vec<InsertStatus>,
     /// Passages stored, in an index with passages.
     pub passages: usize,
+    /// Embeddings that were in the cache ([`IndexBuilder::embedding_cache`](crate::IndexBuilder)).
+    pub cached: usize,
     /// Texts that the encoder did not read completely; empty if the embeddings were given, or each document
     /// has its passages.
     pub cut: CutTexts,
@@ -71,7 +73,7 @@ impl InsertSummary {
     pub(super) fn new(generation: Generation) -> Self {
         let (refused, statuses) = (Vec::new(), Vec::new());
         let cut = CutTexts::default();
-        let [inserted, replaced, superseded, expired, expiring, passages] = [0; 6];
+        let [inserted, replaced, superseded, expired, expiring, passages, cached] = [0; 7];
         Self {
             inserted,
             replaced,
@@ -81,6 +83,7 @@ impl InsertSummary {
             refused,
             statuses,
             passages,
+            cached,
             cut,
             generation,
         }

@@ -10,7 +10,7 @@ use super::{Fate, InsertStatus, InsertSummary, check, stored_rows};
 use crate::document::Document;
 use crate::error::{InputError, Result};
 use crate::index::Index;
-use crate::index::ingest::{CutTexts, Prepared};
+use crate::index::ingest::Prepared;
 use crate::index::with_progress::WithProgress;
 use crate::outline::Outline;
 use crate::progress::{Progress, Stage, Tick};
@@ -107,17 +107,17 @@ impl Index {
                 return Ok(InsertSummary::new(serving.view().generation()));
             }
             // Without a lock, as for an insert.
-            let (puts, cut, encoded_by) = if fate.is_some() {
-                (Vec::new(), CutTexts::default(), BTreeSet::new())
+            let (prepared, encoded_by) = if fate.is_some() {
+                (Prepared::default(), BTreeSet::new())
             } else if keeps_texts {
                 let puts = serving.ingest().keep_stored(vec![document], vec![rows.clone()], true)?;
-                (puts, CutTexts::default(), BTreeSet::new())
+                (Prepared { puts, ..Prepared::default() }, BTreeSet::new())
             } else {
-                let Prepared { puts, cut } = serving.ingest().prepare(vec![document], tick)?;
-                (puts, cut, serving.encodes())
+                (serving.ingest().prepare(vec![document], tick)?, serving.encodes())
             };
+            let Prepared { puts, cut, cached } = prepared;
             let mut summary = InsertSummary::new(serving.view().generation());
-            summary.cut = cut;
+            (summary.cut, summary.cached) = (cut, cached);
             summary.passages = serving.passages().map_or(0, |_| puts.iter().map(|put| put.rows.len()).sum());
             let deletes = fate.iter().map(|_| id.to_owned()).collect();
             let batch = WriteBatch { puts, deletes };

@@ -211,7 +211,8 @@ fn finish(
     check_analyzer(repair.config())?;
     let similarity = Similarity::from_code(repair.config().similarity).unwrap_or(Similarity::Cosine);
     // A damaged segment gets its terms from the remaining texts.
-    let ingest = Ingest { bundle, similarity, analyzer: None, passages: repair.config().passages };
+    let ingest =
+        Ingest { bundle, similarity, analyzer: None, passages: repair.config().passages, cache: None };
     let analyzer = Analyzer::from_code(repair.config().terms);
     let analysis = analyzer.map(|analyzer| Analysis { analyzer, encoder: bundle.model().encoder().ok() });
     let mut done = 0;

@@ -129,7 +129,7 @@ impl Model {
         let store = Store::open_on(place.root.backend(), &place.dir(), StoreOptions::default())?;
         store.set_lexers(lexers(Arc::new(bundle.clone())));
         let (similarity, passages) = (store.config().similarity()?, store.config().passages);
-        let ingest = Ingest { bundle: &bundle, similarity, analyzer: None, passages };
+        let ingest = Ingest { bundle: &bundle, similarity, analyzer: None, passages, cache: None };
         let shape = bundle.model().indexer.shape();
         // Those in the log, too, are then in a segment.
         (report.documents, report.waiting_documents) = (store.read().live() as u64, 0);
