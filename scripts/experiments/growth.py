@@ -37,7 +37,7 @@ def main():
         part = os.path.join(work, "part.jsonl")
         with open(part, "w") as file:
             file.writelines(json.dumps(document) + "\n" for document in documents[stored:size])
-        run(ehi, "insert", "--index", index, part)
+        run(ehi, "insert", "--cache", "", "--index", index, part)
         stored = size
         exact = exact_answers(ehi, index, data, work)
         for tree in trees:

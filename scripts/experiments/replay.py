@@ -55,7 +55,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         index = os.path.join(folder, "index")
         run(args.ehi, "create", "--index", index, "--model", args.base)
-        run(args.ehi, "insert", "--index", index, args.data)
+        run(args.ehi, "insert", "--cache", "", "--index", index, args.data)
         print("| questions | decision | set aside: nDCG@10 | recall@10 | test: nDCG@10 | recall@10 | minutes |")
         print("|---|---|---|---|---|---|---|")
         print(f"| 0 | | | | {measured(args, index, folder)} | |", flush=True)

@@ -6,12 +6,12 @@ mod key;
 mod tests;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use half::f16;
 use serde::Serialize;
 
-use files::Files;
+use files::{Files, Problem};
 pub(crate) use key::{Key, KeyMaker};
 
 /// Bytes on disk that a cache takes at most, unless told otherwise: 2 GB.
@@ -28,7 +28,8 @@ pub const DEFAULT_CACHE_BYTES: u64 = 2_000_000_000;
 /// A cache is never the only home of anything. Its folder can be removed when no process uses it. One process
 /// at a time uses a folder. If another process has it, or if it cannot be read or written, texts are encoded
 /// as if there were no cache, a warning ([`tracing`]) says so once, and [`CacheStats::problem`] has the
-/// reason. After a failed read or write, such as one of a full disk, the files of the cache are removed.
+/// reason; so they are in a fork of a process that has used a cache. After a failed read or write, such as one
+/// of a full disk, the files of the cache are removed.
 /// Damaged entries are encoded again. A kill or a power failure loses what was added in the last second, or
 /// all of the cache, and nothing else.
 ///
@@ -71,10 +72,12 @@ pub struct CacheStats {
 /// The caches of this process by their folders, so that two indexes with one folder share it.
 static OPEN: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
+/// The process that first used a cache. A fork of it has none of the threads that sled has started, and would
+/// wait for them for ever.
+static PROCESS: OnceLock<u32> = OnceLock::new();
+
 struct Shared {
     dir: PathBuf,
-    /// A fork has none of the threads that write files.
-    process: u32,
     state: Mutex<State>,
 }
 
@@ -83,6 +86,8 @@ struct State {
     /// Open from the first use on.
     files: Option<Files>,
     stats: CacheStats,
+    /// The problem of which a warning was given.
+    warned: Option<String>,
 }
 
 impl std::fmt::Debug for EmbeddingCache {
@@ -94,16 +99,12 @@ impl std::fmt::Debug for EmbeddingCache {
 impl EmbeddingCache {
     /// The cache in a folder, which is made when something is first added.
     pub fn new(dir: impl AsRef<Path>) -> Self {
-        let dir = dir.as_ref();
-        // A later change of the working directory must not matter.
-        let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
-        let process = std::process::id();
+        let dir = resolved(dir.as_ref());
         let mut open = lock(&OPEN);
         open.retain(|shared| shared.strong_count() > 0);
-        let mut known = open.iter().filter_map(Weak::upgrade);
-        let known = known.find(|shared| shared.dir == dir && shared.process == process);
+        let known = open.iter().filter_map(Weak::upgrade).find(|shared| shared.dir == dir);
         let shared = known.unwrap_or_else(|| {
-            let shared = Arc::new(Shared { dir, process, state: Mutex::default() });
+            let shared = Arc::new(Shared { dir, state: Mutex::default() });
             open.push(Arc::downgrade(&shared));
             shared
         });
@@ -128,71 +129,108 @@ impl EmbeddingCache {
         &self.shared.dir
     }
 
-    /// What it has done in this process, for all handles with this folder.
+    /// What it has done in this process, for all handles with this folder; nothing in a fork.
     pub fn stats(&self) -> CacheStats {
-        let state = lock(&self.shared.state);
-        let bytes = state.files.as_ref().map_or(0, Files::bytes);
+        let Some(state) = self.state() else { return CacheStats::default() };
+        let bytes = state.files.as_ref().and_then(|files| files.bytes().ok()).unwrap_or_default();
         CacheStats { bytes, ..state.stats.clone() }
     }
 
     /// Writes what is in memory and closes the files, so that another process can use the folder. The next use
     /// opens them again, even after a problem.
     pub fn close(&self) {
-        let mut state = lock(&self.shared.state);
-        state.stats.problem = None;
-        drop(state.files.take());
+        if let Some(mut state) = self.state() {
+            state.stats.problem = None;
+            drop(state.files.take());
+        }
     }
 
     /// The embeddings that are known, as stored, each of `dim` values.
     pub(crate) fn get(&self, keys: &[Key], dim: usize) -> Vec<Option<Vec<f16>>> {
-        let get =
-            |files: &mut Files| keys.iter().map(|key| files.get(key, dim)).collect::<Result<Vec<_>, _>>();
-        let rows = self.with_files(get).unwrap_or_else(|| vec![None; keys.len()]);
-        let found = rows.iter().flatten().count() as u64;
-        let stats = &mut lock(&self.shared.state).stats;
-        stats.found += found;
-        stats.missed += rows.len() as u64 - found;
-        rows
+        let rows = self.with_files(|files, stats| {
+            let rows: Vec<_> = keys.iter().map(|key| files.get(key, dim)).collect::<Result<_, _>>()?;
+            let found = rows.iter().flatten().count() as u64;
+            stats.found += found;
+            stats.missed += rows.len() as u64 - found;
+            files.settle(self.most_bytes)?;
+            Ok(rows)
+        });
+        rows.unwrap_or_else(|| vec![None; keys.len()])
     }
 
     /// Adds embeddings.
     pub(crate) fn put<'a>(&self, rows: impl IntoIterator<Item = (&'a Key, &'a [f16])>) {
-        self.with_files(|files| {
+        self.with_files(|files, _| {
             rows.into_iter().try_for_each(|(key, row)| files.put(key, row))?;
-            files.shrink_to(self.most_bytes)
+            files.settle(self.most_bytes)
         });
     }
 
     /// Opens the files if that is still to do; after a problem there are none.
-    fn with_files<T>(&self, call: impl FnOnce(&mut Files) -> Result<T, String>) -> Option<T> {
-        let shared = &*self.shared;
-        // The lock may be held for ever in a fork.
-        if shared.process != std::process::id() {
-            return None;
-        }
-        let mut state = lock(&shared.state);
+    fn with_files<T>(
+        &self,
+        call: impl FnOnce(&mut Files, &mut CacheStats) -> Result<T, Problem>,
+    ) -> Option<T> {
+        let mut guard = self.state()?;
+        let state = &mut *guard;
         if state.stats.problem.is_some() {
             return None;
         }
-        let run = || {
-            let files = match &mut state.files {
-                Some(files) => files,
-                none => none.insert(Files::open(&shared.dir)?),
-            };
-            call(files)
+        let opened = match &mut state.files {
+            Some(files) => Ok(files),
+            none => Files::open(&self.shared.dir).map(|files| none.insert(files)),
         };
-        match run() {
-            Ok(done) => Some(done),
-            Err(problem) => {
-                let dir = shared.dir.display();
-                tracing::warn!("embeddings are not cached in {dir}: {problem}");
-                state.stats.problem = Some(problem);
-                if let Some(files) = state.files.take() {
-                    files.remove();
-                }
-                None
+        let problem = match opened.and_then(|files| call(files, &mut state.stats)) {
+            Ok(done) => return Some(done),
+            Err(problem) => problem,
+        };
+        let files = state.files.take();
+        let problem = match problem {
+            Problem::Unusable(why) => why,
+            Problem::Failed(why) => {
+                files.into_iter().for_each(Files::remove);
+                why
             }
+        };
+        state.stats.problem = Some(problem.clone());
+        let is_new = state.warned.replace(problem.clone()).as_ref() != Some(&problem);
+        // A subscriber may ask for `stats`.
+        drop(guard);
+        if is_new {
+            tracing::warn!("embeddings are not cached in {}: {problem}", self.shared.dir.display());
         }
+        None
+    }
+
+    /// None in a fork, where the lock may be held for ever.
+    fn state(&self) -> Option<MutexGuard<'_, State>> {
+        is_own_process().then(|| lock(&self.shared.state))
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if !is_own_process() {
+            let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(state.files.take());
+        }
+    }
+}
+
+fn is_own_process() -> bool {
+    let own = std::process::id();
+    *PROCESS.get_or_init(|| own) == own
+}
+
+/// An absolute path, without links as far as it exists: a later change of the working directory does not
+/// matter, and two names of a folder are one cache.
+fn resolved(dir: &Path) -> PathBuf {
+    let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+    let found = dir.ancestors().find_map(|above| Some((above.canonicalize().ok()?, above)));
+    match found.and_then(|(real, above)| Some((real, dir.strip_prefix(above).ok()?))) {
+        Some((real, rest)) if rest.as_os_str().is_empty() => real,
+        Some((real, rest)) => real.join(rest),
+        None => dir,
     }
 }
 

@@ -42,6 +42,7 @@ fn cache() -> (TempDir, EmbeddingCache) {
 /// Every file of a cache.
 fn files(cache: &EmbeddingCache) -> Vec<PathBuf> {
     let databases = fs::read_dir(cache.dir()).unwrap().map(|entry| entry.unwrap().path());
+    let databases = databases.filter(|path| path.is_dir());
     let entries = databases.flat_map(|database| fs::read_dir(database).unwrap());
     entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()).collect()
 }
@@ -116,8 +117,8 @@ fn another_user_of_the_folder_is_a_problem_until_it_has_left() {
     let (_dir, cache) = cache();
     put(&cache, 0..10);
     cache.close();
-    let database = files(&cache)[0].parent().unwrap().to_owned();
-    let other = sled::open(database).unwrap();
+    let other = fs::File::open(cache.dir().join("ehi-embeddings.lock")).unwrap();
+    other.lock().unwrap();
     assert_eq!(get(&cache, 0), None);
     assert_eq!(cache.stats().problem.as_deref(), Some("another process uses this folder"));
     drop(other);
@@ -142,9 +143,9 @@ fn files_of_others_stay() {
     let cache = cache.most_bytes(0);
     fs::create_dir_all(cache.dir().join("embeddings-1")).unwrap();
     fs::write(cache.dir().join("ehi-embeddings-x"), "notes").unwrap();
-    (0..5).for_each(|_| put(&cache, 0..5000));
+    (0..5).for_each(|begin| put(&cache, begin * 5000..(begin + 1) * 5000));
     assert_eq!(cache.stats().problem, None);
     assert!(cache.dir().join("embeddings-1").is_dir() && cache.dir().join("ehi-embeddings-x").is_file());
     let names = fs::read_dir(cache.dir()).unwrap();
-    assert_eq!(names.count(), 4, "two others and two databases");
+    assert_eq!(names.count(), 5, "two others, two databases and a lock");
 }

@@ -127,7 +127,8 @@ impl Ingest<'_> {
         texts: &[&str],
         tick: &mut Tick<'_>,
     ) -> std::result::Result<(Vec<f16>, usize), ModelError> {
-        let Some(cache) = self.cache else {
+        // A table is looked up faster than a cache.
+        let Some(cache) = self.cache.filter(|_| !encoder.is_static()) else {
             return Ok((self.to_store(&encoder.embed_with(texts, Role::Document, tick)?), 0));
         };
         let is_unit = self.similarity == Similarity::Cosine;

@@ -201,6 +201,7 @@ fn an_insert_that_runs_out_of_space_says_what_is_stored() {
     fs::write(&file, corpus_lines(&documents(2_500))).unwrap();
     let script = r#"trap "" XFSZ; ulimit -f 4000; exec "$@""#;
     let limited = Command::new("sh")
+        .env("EHI_CACHE", "")
         .args([
             "-c",
             script,

@@ -6,7 +6,7 @@ use std::{env, fs};
 
 use crate::support::{self, Shape, bundle, document, documents, filled};
 use ehi::store::StoreError;
-use ehi::{Bundle, Error, Index, SearchRequest};
+use ehi::{Bundle, CacheStats, EmbeddingCache, Error, Index, SearchRequest};
 
 const TASK: &str = "EHI_TEST_PROCESS";
 const SHAPE: Shape = Shape { height: 1 };
@@ -102,13 +102,14 @@ fn forks() {
     let Some(places) = places() else { return };
     let [path, other] = [0, 1].map(|at| Path::new(&places[at]));
     let other = Bundle::open(other).unwrap();
-    let index = Index::open(path).unwrap();
+    let cache = EmbeddingCache::new(path.join("../cache"));
+    let index = Index::builder().embedding_cache(cache.clone()).open(path).unwrap();
     let stored = index.len();
     // Only in memory and in the journal: a flush by the child would make it durable.
     index.insert(document(stored)).unwrap();
     let vector = vec![0.5; index.bundle().model().dim()];
     let before = fs::read(path.join("models/1/MANIFEST")).unwrap();
-    let mut index = Some(index);
+    let (mut index, mut cache) = (Some(index), Some(cache));
     let failed = in_a_child(|| {
         let Some(index) = index.take() else { return 1 };
         fn forked<T>(result: Result<T, Error>) -> bool {
@@ -134,6 +135,13 @@ fn forks() {
             return 10 + at as i32;
         }
         drop(index);
+        // Its threads are those of the parent.
+        let Some(cache) = cache.take() else { return 3 };
+        cache.close();
+        if cache.stats() != CacheStats::default() {
+            return 4;
+        }
+        drop(cache);
         match Index::open(path) {
             Err(Error::Store(StoreError::Locked { .. })) => 0,
             _ => 2,
@@ -146,6 +154,7 @@ fn forks() {
     assert!(matches!(refused, Some(Error::Store(StoreError::Locked { .. }))), "{refused:?}");
     let index = index.unwrap();
     assert_eq!(index.len(), stored + 1);
+    assert_eq!(index.insert(document(stored)).unwrap().cached, 1);
     index.insert(document(stored + 1)).unwrap();
     index.flush().unwrap();
     assert!(index.verify().unwrap().is_sound());

@@ -134,7 +134,8 @@ impl Index {
             summary.passages += passages;
             summary.add(&own, &committed);
             let is_last = rest.peek().is_none();
-            if !is_last {
+            // What was in the cache says nothing about the encoder.
+            if !is_last && cached == 0 {
                 pace.took(begun.elapsed());
             }
             // After the last group there is nothing left to cancel.
