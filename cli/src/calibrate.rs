@@ -35,7 +35,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         out,
         AS_BEFORE,
         |index, on_progress| index.with_progress(on_progress).calibrate(&questions),
-        |out, _, curve| write_curve(out, curve),
+        |out, index, curve| write_curve(out, curve, index.embeddings()),
     )
 }
 
@@ -68,8 +68,8 @@ pub fn after_insert(index: &Index) {
     }
 }
 
-/// A line for each depth and each printed share.
-pub fn write_curve(out: &mut dyn Write, curve: &RecallCurve) -> io::Result<()> {
+/// A line for each depth and each printed share; `embeddings` are those of the index.
+pub fn write_curve(out: &mut dyn Write, curve: &RecallCurve, embeddings: usize) -> io::Result<()> {
     let questions = match curve.source {
         QuestionSource::Documents => counted(curve.questions, "question") + " made from documents",
         QuestionSource::Asked => counted(curve.questions, "logged or judged question"),
@@ -77,7 +77,7 @@ pub fn write_curve(out: &mut dyn Write, curve: &RecallCurve) -> io::Result<()> {
     };
     let documents = counted(curve.documents, "document");
     writeln!(out, "recall         measured on {questions}, with {documents}")?;
-    if curve.documents <= MOST_EXACT_DOCUMENTS {
+    if embeddings <= MOST_EXACT_DOCUMENTS {
         let most = MOST_EXACT_DOCUMENTS;
         writeln!(out, "  not used yet: up to {most} embeddings are all scored where no --beam is given")?;
     }

@@ -419,7 +419,7 @@ fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
     writeln!(out, "generation     {}", stats.generation.0)?;
     writeln!(out, "model          {}", stats.model)?;
     match recall {
-        Some(curve) => write_curve(out, curve),
+        Some(curve) => write_curve(out, curve, (stats.rows - stats.dead_rows) as usize),
         None => Ok(()),
     }
 }
