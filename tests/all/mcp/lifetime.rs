@@ -37,12 +37,12 @@ fn the_end_of_input_ends_it() {
     assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (Some(0), "", ""));
     // In the middle of an insert, which is completed if it does not take long.
     let mut wire = Wire::open(&flow, &["--write"], "");
-    wire.call(1, "insert", json!({ "documents": given(0..100) }));
+    wire.call(1, "insert", json!({ "documents": given(0..40) }));
     let (left, code, said) = wire.end();
     assert_eq!((code, said), (Some(0), String::new()));
     let answer = left.iter().find(|message| message["id"] == 1).unwrap();
-    assert_eq!(answer["result"]["structuredContent"]["inserted"], json!(100));
-    assert_eq!(count(&flow), 100);
+    assert_eq!(answer["result"]["structuredContent"]["inserted"], json!(40));
+    assert_eq!(count(&flow), 40);
 }
 
 #[test]
