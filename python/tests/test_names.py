@@ -70,6 +70,7 @@ OF_SEARCH = {
 OF_HANDLES = {
     "analyzer": "words",
     "create": "create",
+    "embedding_cache": "cache",
     "encoder_precision": "precision",
     "expect_model": "model",
     "lock_wait": "wait",
