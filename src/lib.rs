@@ -33,6 +33,8 @@
 //! flushes, compactions and the phases of a training are spans of [`tracing`], named `search`, `insert` and
 //! so on, with numbers and no texts.
 
+// On docs.rs, each item says which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // Other lints are in `Cargo.toml`; these do not apply to the program, the tests and the benches.
 #![deny(missing_docs, missing_debug_implementations)]
 #![cfg_attr(
@@ -68,6 +70,7 @@ pub mod model;
 mod outline;
 mod passages;
 mod prefetch;
+mod processor;
 mod product;
 mod progress;
 mod scan;
@@ -111,6 +114,7 @@ pub use model::Bundle;
 pub use model::{fuzz_query_encoder, fuzz_tokenizer};
 pub use outline::{BadOutline, Outline, Part};
 pub use passages::{BadPassages, Passages};
+pub use processor::Instructions;
 pub use progress::{OnProgress, Progress, Stage, Tick, no_progress};
 pub use scan::Similarity;
 pub use store::Durability;
@@ -118,9 +122,10 @@ pub use store::Durability;
 #[doc(hidden)]
 pub use store::fuzzing;
 
-/// Compiles the examples of README and the pages, and runs README's quick start.
+/// Compiles the examples of README and the pages. `scripts/release/starts` runs README's.
 #[cfg(doctest)]
 mod pages {
+    #[cfg(feature = "hub")]
     #[doc = include_str!("../README.md")]
     struct Readme;
     #[doc = include_str!("../docs/tutorial.md")]

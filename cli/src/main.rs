@@ -46,6 +46,7 @@ mod train_reranker;
 mod training;
 mod tune;
 mod vector;
+mod version;
 mod watch;
 
 use std::env;
@@ -179,7 +180,7 @@ fn main() -> ExitCode {
 
 /// The command line, with the examples of each command in its help.
 fn command() -> clap::Command {
-    Cli::command().mut_subcommands(|command| {
+    Cli::command().long_version(version::long()).mut_subcommands(|command| {
         let call = format!("ehi {} ", command.get_name());
         let own: Vec<&str> = EXAMPLES.lines().filter(|line| line.contains(&call)).collect();
         match own.len() {

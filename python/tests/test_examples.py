@@ -1,6 +1,7 @@
 """The examples of docstrings and of README run and give what they say."""
 
 import doctest
+import importlib.util
 import inspect
 import json
 import pathlib
@@ -9,7 +10,8 @@ import re
 import pytest
 
 import ehi
-from places import ROOT
+from datasets_ import part, write
+from places import ROOT, SCIFACT, SMALL
 
 NAMES = [name for name in ehi.__all__ if not name.startswith("_")]
 # Made by calls that have an example, or errors, of which the text is all there is.
@@ -94,3 +96,37 @@ def test_the_notebook(place, monkeypatch):
     with ehi.Index.open("notes") as index:
         assert len(index) == 150 and len(index.judgments()) > 20
         assert index.search(names["question"], k=1)[0].score > 0.5
+
+
+def program(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_help_desk_learns_from_clicks(tmp_path, capsys):
+    desk = program("help_desk")
+    articles = tmp_path / "articles.jsonl"
+    rows = [{"id": f"article-{n}", "text": text} for n, text in enumerate(["the cat sat", "a dog ran", "the end"])]
+    articles.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    place = tmp_path / "desk"
+    desk.insert(place, articles, SMALL)
+    for _ in range(2):
+        desk.click(place, "where did the cat go", "article-2")
+    desk.night(place)
+    assert not list(tmp_path.glob("*.jsonl.*")) and not list(tmp_path.glob("*.taken"))
+    with ehi.Index.open(place) as index:
+        (judgment,) = index.judgments()
+        assert judgment["id"] == "article-2" and judgment["weight"] == pytest.approx(0.3)
+        assert index.search("where did the cat go")[0].memory
+    desk.night(place)  # Without a click.
+    capsys.readouterr()
+    desk.ask(place, "where did the cat go")
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+def test_encoders_are_compared(tmp_path):
+    write(tmp_path / "data", *part(SCIFACT, 20, 80))
+    rows = list(program("compare_encoders").compare(tmp_path / "data", [SMALL, SMALL]))
+    assert len(rows) == 2 and rows[0][1:3] == rows[1][1:3] and 0 <= rows[0][1] <= 1

@@ -177,7 +177,7 @@ pub(crate) trait BackendFile: Send + Sync {
     fn allocate(&self, len: u64) -> io::Result<()> {
         // From the start: a copy of a file may have holes where the original had space.
         match rustix::fs::fallocate(self.as_file(), FallocateFlags::empty(), 0, len) {
-            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {}
+            Err(rustix::io::Errno::NOTSUP | rustix::io::Errno::NOSYS) => {}
             done => return Ok(done?),
         }
         let from = self.as_file().metadata()?.len();

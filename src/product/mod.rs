@@ -33,7 +33,21 @@ mod memory;
 pub(crate) use block::{BLOCK_ROWS, Block, NO_BIAS, NO_PRODUCTS, PAD, PANEL, put};
 
 use memory::SetMemory;
+use pulp::Arch;
 use rayon::prelude::*;
+
+/// The usual name of the instructions of products in f32.
+pub(crate) fn instructions() -> &'static str {
+    match Arch::new() {
+        #[cfg(target_arch = "x86_64")]
+        Arch::V4(_) => "AVX-512",
+        #[cfg(target_arch = "x86_64")]
+        Arch::V3(_) => "AVX2",
+        #[cfg(target_arch = "aarch64")]
+        Arch::Neon(_) => "NEON",
+        _ => "none",
+    }
+}
 
 /// A set of rows packed for products with many others.
 #[derive(Debug)]

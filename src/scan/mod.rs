@@ -156,6 +156,19 @@ impl Kernel {
         Self::available().next().unwrap_or(Self::Scalar)
     }
 
+    /// The usual name of the instructions.
+    pub fn instructions(self) -> &'static str {
+        match self {
+            Self::Scalar => "none",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(_) => "AVX2",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(avx512) => avx512.instructions(),
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon(_) => "NEON",
+        }
+    }
+
     /// Scores each row with `query`. A cosine is clamped to the range from -1 to 1, since rounding to f16 can
     /// make a row slightly longer than 1.
     ///

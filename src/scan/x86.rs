@@ -207,6 +207,10 @@ impl Avx512 {
         Some(Self { avx2, vbmi: vbmi.then_some(Vbmi(())) })
     }
 
+    pub(super) fn instructions(self) -> &'static str {
+        if self.vbmi.is_some() { "AVX-512 with VBMI" } else { "AVX-512" }
+    }
+
     pub(super) fn scan_codes(self, scan: CodeScan<'_>, found: &mut impl FnMut(&Likely)) {
         #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
         fn with_features(vbmi: Vbmi, scan: CodeScan<'_>, found: &mut impl FnMut(&Likely)) {

@@ -826,8 +826,21 @@ fn errors_are_one_line() {
         let ran = ehi(&arguments);
         assert!(ran.code == Some(2) && ran.line().contains(hint), "{}", ran.err);
     }
-    assert!(ehi(["--version"]).ok().starts_with("ehi "));
     assert!(ehi(["help"]).ok().contains("search"));
+}
+
+/// What a report of a problem needs.
+#[test]
+fn the_version_names_commit_features_and_instructions() {
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(ehi(["-V"]).ok(), format!("ehi {version}\n"));
+    let long = ehi(["--version"]).ok();
+    let lines: Vec<&str> = long.lines().collect();
+    let [first, commit, features, instructions] = lines[..] else { panic!("{long}") };
+    assert_eq!(first, format!("ehi {version}"));
+    assert!(commit.starts_with("commit: "), "{long}");
+    assert!(features.starts_with("features: explore, hub, mcp, parquet"), "{long}");
+    assert_eq!(instructions, format!("vector instructions: {}", ehi::Instructions::detect()));
 }
 
 #[test]

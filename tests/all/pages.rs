@@ -16,17 +16,21 @@ use crate::program::SHAPE;
 use crate::support::{DOCUMENTS, Shape, base_model, bundle, dataset, documents};
 
 /// Other commands on the pages: builds, and what `.ci/run` or `scripts/` run.
-const RUN_ELSEWHERE: [&str; 8] = [
+const RUN_ELSEWHERE: [&str; 9] = [
     // It runs until it is ended: `explore.rs`.
     "ehi explore ",
     "cargo run --release -p ehi-examples --example scifact",
     "cargo run --release --bin ehi -- ",
     "cargo install --path cli",
+    "cargo install ehi-cli",
     "cargo doc --open",
     "scripts/test",
     "scripts/fetch-base-model",
     "target/peers/bin/",
 ];
+
+/// Of the model in the hub's cache.
+const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
 /// The commands in a page's shell blocks.
 fn commands(page: &str) -> Vec<String> {
@@ -53,6 +57,11 @@ fn folder() -> TempDir {
     symlink(bundle(Shape::of_height(1)).path(), dir.path().join("my-bundle")).unwrap();
     symlink(base_model(), dir.path().join("target/base-model")).unwrap();
     symlink(dataset(), dir.path().join("my-data")).unwrap();
+    // As a download leaves it.
+    let cached = "hub/models--sentence-transformers--all-MiniLM-L6-v2";
+    ["snapshots", "refs"].iter().for_each(|name| make(&format!("{cached}/{name}")));
+    fs::write(dir.path().join(cached).join("refs/main"), COMMIT).unwrap();
+    symlink(base_model(), dir.path().join(cached).join("snapshots").join(COMMIT)).unwrap();
     let data = dir.path().join("examples/data/scifact");
     for name in ["queries.jsonl", "qrels"] {
         symlink(dataset().join(name), data.join(name)).unwrap();
@@ -94,6 +103,7 @@ fn run(dir: &Path, page: &str) -> usize {
         let mut shell = Command::new("bash");
         shell.args(["-euo", "pipefail", "-c", &command]).current_dir(dir);
         shell.env("PATH", &path).env_remove("RUST_LOG").env_remove("EHI_INDEX");
+        shell.env("HF_HUB_CACHE", dir.join("hub")).env("HF_HUB_OFFLINE", "1");
         let output = shell.output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         assert!(output.status.success(), "{page}: {command}\n{}", text(&output.stderr));

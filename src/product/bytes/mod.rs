@@ -234,6 +234,19 @@ impl ByteKernel {
         Self::available().next().unwrap_or(Self::Scalar)
     }
 
+    /// The usual name of the instructions.
+    pub fn instructions(self) -> &'static str {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(_) => "AVX-512 VNNI",
+            #[cfg(target_arch = "x86_64")]
+            Self::AvxVnni(_) => "AVX-VNNI",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(_) => "AVX2",
+            Self::Scalar => "none",
+        }
+    }
+
     /// Whether a product is much faster than one in f32: without dedicated instructions it is not.
     pub fn is_fast(self) -> bool {
         match self {

@@ -1,0 +1,24 @@
+#!/usr/bin/env python3
+"""Prints the version of a checkout, if everything in it that names the version agrees."""
+import pathlib
+import re
+import sys
+
+root = pathlib.Path(sys.argv[1])
+
+
+def only(file, pattern):
+    found = re.search(pattern, (root / file).read_text(encoding="utf-8"), re.M)
+    if not found:
+        sys.exit(f"{file} has no {pattern}")
+    return found.group(1)
+
+
+found = {
+    "Cargo.toml, the workspace": only("Cargo.toml", r'^\[workspace\.package\]\nversion = "(.*)"'),
+    "Cargo.toml, what the program depends on": only("Cargo.toml", r'^ehi = \{ version = "(.*?)"'),
+    "CHANGELOG.md": only("CHANGELOG.md", r"^## \[(\d.*?)\]"),
+}
+if len(set(found.values())) > 1:
+    sys.exit("\n".join(f"{place} has {version}" for place, version in found.items()))
+print(next(iter(found.values())))
