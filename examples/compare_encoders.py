@@ -3,7 +3,8 @@
     python examples/compare_encoders.py my-data all-MiniLM-L6-v2 intfloat/e5-small-v2 minishlab/potion-retrieval-32M
 
 `my-data` has the layout of BEIR: corpus.jsonl, queries.jsonl and qrels/test.tsv. Each encoder is a folder, or the name
-of a model on the hub. The measures are those of exact search by meaning alone; the time is that of encoding.
+of a model on the hub. The measures are those of exact search by meaning alone. The time is that of inserting, most of which is encoding. The
+bytes are those of one embedding; a long document has several.
 """
 
 import gzip
@@ -17,7 +18,7 @@ import ehi
 
 
 def compare(data, models, split="test"):
-    """A row for each model: its name, nDCG@10, recall@10, seconds to insert and bytes of embeddings a document."""
+    """A row for each model: its name, nDCG@10, recall@10, seconds to insert, bytes of an embedding."""
     for model in models:
         with tempfile.TemporaryDirectory() as folder:
             with ehi.Index.create(pathlib.Path(folder) / "index", model) as index:

@@ -2,12 +2,16 @@
 
     python examples/help_desk.py insert desk articles.jsonl
     python examples/help_desk.py ask desk "how do I reset my password?"
-    python examples/help_desk.py click desk "how do I reset my password?" article-17
+    python examples/help_desk.py click desk "how do I reset my password?" article-17 2
     python examples/help_desk.py night desk                  # by cron, once a day
 
-A click is weaker evidence than a person's judgment, so it counts less: 0.3, or 0.1 for the first result, which many
-click because it is first. `night` stores the clicks as judgments, which count in the next search of the same question,
-and trains on them once there are enough. The new model is used only if it is better on questions set aside.
+A click, with the place that the article had, goes into a log, which is kept. `night` makes judgments of all clicks. A
+judgment counts in the next search of the same question, and the index trains on them once there are enough; the new
+model is used only if it is better on questions set aside.
+
+A click is weaker evidence than a person's judgment, above all on the first article, which many click because it is
+first. Several clicks of one article together weigh more than one, and never as much as a person's judgment, which they
+do not replace.
 """
 
 import json
@@ -18,17 +22,16 @@ import time
 import ehi
 
 MODEL = "all-MiniLM-L6-v2"
-WEIGHT, WEIGHT_OF_FIRST = 0.3, 0.1
+WEIGHT, WEIGHT_OF_FIRST, MOST = 0.3, 0.1, 0.9
 
 
-def clicks_of(desk):
-    return pathlib.Path(desk).with_suffix(".clicks.jsonl")
+def log_of(desk):
+    return pathlib.Path(f"{desk}.clicks.jsonl")
 
 
 def insert(desk, articles, model=MODEL):
-    with ehi.Index.create(desk, model, exist_ok=True) as index:
-        with open(articles, encoding="utf-8") as lines:
-            print(index.add(json.loads(line) for line in lines))
+    with ehi.Index.create(desk, model, exist_ok=True) as index, open(articles, encoding="utf-8") as lines:
+        print(index.add(json.loads(line) for line in lines))
 
 
 def ask(desk, question):
@@ -37,29 +40,46 @@ def ask(desk, question):
             print(f"{place}  {hit.score:.3f}  {hit.id}  {hit.title or hit.snippet(question)['text']}")
 
 
-def click(desk, question, id):
-    """Appends to a log, so that a click never waits for the index."""
-    with ehi.Index.open(desk, read_only=True) as index:
-        ids = index.search(question, k=5).ids
-    weight = WEIGHT_OF_FIRST if ids[:1] == [id] else WEIGHT
-    line = {"question": question, "id": id, "weight": weight, "time": int(time.time())}
-    with clicks_of(desk).open("a", encoding="utf-8") as log:
+def click(desk, question, id, place):
+    with ehi.Index.open(desk, read_only=True, lazy_encoder=True) as index:
+        if id not in index:
+            raise ValueError(f"the desk has no article {id!r}")
+    line = {"question": question, "id": id, "place": int(place), "time": int(time.time())}
+    with log_of(desk).open("a", encoding="utf-8") as log:
         log.write(json.dumps(line) + "\n")
 
 
+def read_clicks(log):
+    for number, line in enumerate(log.read_text(encoding="utf-8").splitlines() if log.exists() else [], 1):
+        try:
+            click = json.loads(line)
+            yield click["question"], click["id"], click["place"], click["time"]
+        except (ValueError, KeyError, TypeError) as error:  # A full disk can cut a line.
+            print(f"{log}, line {number} is left out: {error}", file=sys.stderr)
+
+
+def judgments(clicks):
+    """One for each question and article: its weight grows with each click, and its time is that of the last one."""
+    found = {}
+    for question, id, place, when in clicks:
+        judgment = found.setdefault((question, id), {"question": question, "id": id, "weight": 0.0})
+        own = WEIGHT_OF_FIRST if place == 1 else WEIGHT
+        judgment["weight"] = min(MOST, 1 - (1 - judgment["weight"]) * (1 - own))
+        judgment["time"] = when
+    return found
+
+
 def night(desk):
-    log = clicks_of(desk)
     with ehi.Index.open(desk) as index:
-        # Clicks of now go into a new file, and an interrupted night reads this one again: a judgment that is stored
-        # twice counts once.
-        taken = log.with_suffix(".taken")
-        if not taken.exists() and log.exists():
-            log.rename(taken)
-        if taken.exists():
-            lines = taken.read_text(encoding="utf-8").splitlines()
-            print(index.judge([json.loads(line) for line in lines]))
-            index.flush()
-            taken.unlink()
+        stored = {(told["question"], told["id"]): told for told in index.judgments()}
+        new = []
+        for pair, judgment in judgments(read_clicks(log_of(desk))).items():
+            known = stored.get(pair)
+            # Nothing has been clicked since, or a person has judged.
+            if known is None or known["weight"] <= MOST and known["time"] < judgment["time"]:
+                new.append(judgment)
+        print(index.judge(new))
+        index.flush()
         print(index.learn()["sentence"])
 
 

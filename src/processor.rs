@@ -5,10 +5,9 @@ use crate::scan::Kernel;
 use serde::Serialize;
 use std::fmt;
 
-/// The vector instructions that the library uses on this processor.
-///
-/// They are found when the program runs, so that one build is fast on every processor. Slow searches or a slow
-/// encoder on a new machine may be due to the ones that it lacks.
+/// The vector instructions that the library uses on this processor.  They are found when the program runs, so
+/// that one build is fast on every processor. Slow searches or a slow encoder on a new machine may be due to
+/// the ones that it lacks.
 ///
 /// ```
 /// println!("{}", ehi::Instructions::detect());
@@ -38,6 +37,6 @@ impl Instructions {
 impl fmt::Display for Instructions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { search, encoder, encoder_int8 } = self;
-        write!(f, "search {search}, encoder {encoder}, encoder in int8 {encoder_int8}")
+        write!(f, "{search} (search), {encoder} (encoder), {encoder_int8} (int8 encoder)")
     }
 }

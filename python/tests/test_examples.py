@@ -112,17 +112,21 @@ def test_the_help_desk_learns_from_clicks(tmp_path, capsys):
     articles.write_text("".join(json.dumps(row) + "\n" for row in rows))
     place = tmp_path / "desk"
     desk.insert(place, articles, SMALL)
-    for _ in range(2):
-        desk.click(place, "where did the cat go", "article-2")
-    desk.night(place)
-    assert not list(tmp_path.glob("*.jsonl.*")) and not list(tmp_path.glob("*.taken"))
+    question = "where did the cat go"
     with ehi.Index.open(place) as index:
-        (judgment,) = index.judgments()
-        assert judgment["id"] == "article-2" and judgment["weight"] == pytest.approx(0.3)
-        assert index.search("where did the cat go")[0].memory
+        index.judge([(question, "article-0", 0)])
     desk.night(place)  # Without a click.
+    for id, shown in [("article-2", 1), ("article-2", 3), ("article-0", 2)]:
+        desk.click(place, question, id, shown)
+    for _ in range(2):
+        desk.night(place)
+    with ehi.Index.open(place) as index:
+        told = {judgment["id"]: judgment for judgment in index.judgments()}
+        assert told["article-2"]["weight"] == pytest.approx(1 - 0.9 * 0.7)
+        assert told["article-0"]["grade"] == 0 and told["article-0"]["weight"] == 1
+        assert index.search(question)[0].id == "article-2"
     capsys.readouterr()
-    desk.ask(place, "where did the cat go")
+    desk.ask(place, question)
     assert len(capsys.readouterr().out.splitlines()) == 3
 
 

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Prints the version of a checkout, if everything in it that names the version agrees."""
+import os
 import pathlib
 import re
 import sys
 
+DATE = r"\d{4}-\d{2}-\d{2}$" if os.environ.get("GITHUB_REF_TYPE") == "tag" else ""
 root = pathlib.Path(sys.argv[1])
 
 
@@ -17,7 +19,8 @@ def only(file, pattern):
 found = {
     "Cargo.toml, the workspace": only("Cargo.toml", r'^\[workspace\.package\]\nversion = "(.*)"'),
     "Cargo.toml, what the program depends on": only("Cargo.toml", r'^ehi = \{ version = "(.*?)"'),
-    "CHANGELOG.md": only("CHANGELOG.md", r"^## \[(\d.*?)\]"),
+    # With a date, once it is to be released.
+    "CHANGELOG.md": only("CHANGELOG.md", rf"^## \[(\d.*?)\] - {DATE}"),
 }
 if len(set(found.values())) > 1:
     sys.exit("\n".join(f"{place} has {version}" for place, version in found.items()))

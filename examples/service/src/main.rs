@@ -4,16 +4,18 @@
 //! cargo run --release -p ehi-service -- my-index target/base-model
 //! curl -H 'x-tenant: a' -H 'content-type: application/json' localhost:3000/documents \
 //!     -d '{"id": "tea", "title": "Tea", "text": "Steep it.", "metadata": {"year": 2024}}'
-//! curl -H 'x-tenant: a' 'localhost:3000/search?q=how+long+does+tea+steep&filter=%7B"year":2024%7D'
+//! curl -H 'x-tenant: a' 'localhost:3000/search?q=how+long+does+tea+steep&filter=%7B%22year%22:2024%7D'
 //! ```
 //!
-//! The tenant comes in a header, which whatever stands before this service must set after it has checked who asks.
+//! The tenant comes in a header, which whatever stands before this service must set after it has checked who
+//! asks.
 
 mod service;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use ehi::{Bundle, Index};
+use ehi::{Bundle, Durability, Index};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -33,12 +35,16 @@ async fn main() -> ExitCode {
 }
 
 async fn serve(index: &str, model: &str, address: &str) -> Result<(), Box<dyn std::error::Error>> {
-    let index = Index::open_or_create(index, &Bundle::from_encoder(model)?)?;
+    // An answer to a request to store something promises that it survives a power failure.
+    let builder = Index::builder().durability(Durability::EveryBatch);
+    let index = builder.open_or_create(index, &Bundle::from_encoder(model)?)?;
     let listener = tokio::net::TcpListener::bind(address).await?;
     println!("listening on http://{}", listener.local_addr()?);
     let ended = async {
         let _ = tokio::signal::ctrl_c().await;
     };
-    axum::serve(listener, service::routes(index)).with_graceful_shutdown(ended).await?;
+    let index = Arc::new(index);
+    axum::serve(listener, service::routes(&index)).with_graceful_shutdown(ended).await?;
+    index.flush()?;
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
@@ -15,12 +16,12 @@ use serde_json::{Value, json};
 /// The field of the metadata that says whose a document is.
 const TENANT: &str = "tenant";
 
-pub fn routes(index: Index) -> Router {
+pub fn routes(index: &Arc<Index>) -> Router {
     Router::new()
         .route("/documents", post(insert))
-        .route("/documents/{id}", delete(remove))
+        .route("/documents/{*id}", delete(remove))
         .route("/search", get(search))
-        .with_state(Arc::new(index))
+        .with_state(Arc::clone(index))
 }
 
 /// Who asks.
@@ -30,12 +31,14 @@ impl<S: Sync> axum::extract::FromRequestParts<S> for Tenant {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
-        named(&parts.headers).ok_or_else(|| Failure::bad("the header x-tenant is missing"))
+        named(&parts.headers).ok_or_else(|| Failure::bad("the header x-tenant must be there once"))
     }
 }
 
 fn named(headers: &HeaderMap) -> Option<Tenant> {
-    let name = headers.get("x-tenant")?.to_str().ok()?;
+    // One alone: with two, a client could have added its own to that of the proxy.
+    let mut given = headers.get_all("x-tenant").iter();
+    let name = given.next().filter(|_| given.next().is_none())?.to_str().ok()?;
     // It begins the ids of its documents, and ends at the slash.
     (!name.is_empty() && !name.contains('/')).then(|| Tenant(name.to_owned()))
 }
@@ -54,19 +57,18 @@ impl Tenant {
 async fn insert(
     State(index): State<Arc<Index>>,
     tenant: Tenant,
-    Json(mut document): Json<Document>,
+    document: Result<Json<Document>, JsonRejection>,
 ) -> Result<StatusCode, Failure> {
+    let Json(mut document) = document?;
+    if document.id.is_empty() {
+        return Err(Failure::bad("the document has no id"));
+    }
     document.id = tenant.id(&document.id);
     let metadata = document.metadata.get_or_insert_with(|| json!({}));
     let fields = metadata.as_object_mut().ok_or_else(|| Failure::bad("metadata is not an object"))?;
     // Whatever the tenant says: the documents of others stay theirs.
     fields.insert(TENANT.to_owned(), Value::from(tenant.0));
-    blocking(move || {
-        index.insert(document)?;
-        // The answer promises that the document survives a power failure.
-        index.flush()
-    })
-    .await?;
+    blocking(move || index.insert(document)).await?;
     Ok(StatusCode::CREATED)
 }
 
@@ -75,12 +77,7 @@ async fn remove(
     tenant: Tenant,
     Path(id): Path<String>,
 ) -> Result<StatusCode, Failure> {
-    let found = blocking(move || {
-        let found = index.scoped(tenant.filter()).delete(&tenant.id(&id))?;
-        index.flush()?;
-        Ok(found)
-    })
-    .await?;
+    let found = blocking(move || index.scoped(tenant.filter()).delete(&tenant.id(&id))).await?;
     Ok(if found { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND })
 }
 
@@ -90,7 +87,7 @@ struct Asked {
     q: String,
     #[serde(default = "ten")]
     k: usize,
-    /// JSON, as `ehi search --filter` takes it.
+    /// JSON, as `ehi search --filter` takes it. Its `$ids` are those of the index, `tenant/id`.
     filter: Option<String>,
 }
 
@@ -101,8 +98,9 @@ fn ten() -> usize {
 async fn search(
     State(index): State<Arc<Index>>,
     tenant: Tenant,
-    Query(asked): Query<Asked>,
+    asked: Result<Query<Asked>, QueryRejection>,
 ) -> Result<Json<Value>, Failure> {
+    let Query(asked) = asked?;
     let mut request = SearchRequest::default().k(asked.k);
     if let Some(filter) = &asked.filter {
         let filter: Filter = filter.parse().map_err(Error::Filter)?;
@@ -124,9 +122,7 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, Failure> {
     match tokio::task::spawn_blocking(call).await {
         Ok(result) => Ok(result?),
-        Err(panicked) => {
-            Err(Failure { status: StatusCode::INTERNAL_SERVER_ERROR, said: panicked.to_string() })
-        }
+        Err(panicked) => Err(Failure::internal(&panicked)),
     }
 }
 
@@ -139,15 +135,32 @@ impl Failure {
     fn bad(said: &str) -> Self {
         Self { status: StatusCode::BAD_REQUEST, said: said.to_owned() }
     }
+
+    /// The operator is told more than the client: messages name paths.
+    fn internal(error: &dyn std::fmt::Display) -> Self {
+        eprintln!("ehi-service: {error}");
+        Self { status: StatusCode::INTERNAL_SERVER_ERROR, said: "internal error".to_owned() }
+    }
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        let status = match error {
-            Error::Input(_) | Error::Filter(_) => StatusCode::BAD_REQUEST,
-            _ => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        Self { status, said: error.to_string() }
+        match error {
+            Error::Input(_) | Error::Filter(_) => Self::bad(&error.to_string()),
+            _ => Self::internal(&error),
+        }
+    }
+}
+
+impl From<JsonRejection> for Failure {
+    fn from(rejected: JsonRejection) -> Self {
+        Self { status: rejected.status(), said: rejected.body_text() }
+    }
+}
+
+impl From<QueryRejection> for Failure {
+    fn from(rejected: QueryRejection) -> Self {
+        Self { status: rejected.status(), said: rejected.body_text() }
     }
 }
 

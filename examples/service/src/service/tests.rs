@@ -18,7 +18,7 @@ impl Service {
         let dir = tempfile::tempdir().unwrap();
         let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/static/model2vec-0.10/plain");
         let index = Index::create(dir.path().join("index"), &Bundle::from_encoder(model).unwrap()).unwrap();
-        Self { routes: routes(index), _dir: dir }
+        Self { routes: routes(&Arc::new(index)), _dir: dir }
     }
 
     async fn ask(&self, tenant: &str, method: &str, uri: &str, body: &str) -> (u16, Value) {
@@ -61,6 +61,9 @@ async fn a_bad_request_says_why() {
         ("", "GET", "/search?q=cat", "", "x-tenant"),
         ("a/b", "GET", "/search?q=cat", "", "x-tenant"),
         ("a", "GET", "/search?q=cat&k=0", "", "k"),
+        ("a", "GET", "/search?q=cat&unknown=0", "", "unknown"),
+        ("a", "POST", "/documents", "{", "JSON"),
+        ("a", "POST", "/documents", r#"{"id": "", "text": "cat"}"#, "no id"),
         ("a", "GET", "/search?q=cat&filter=%7B", "", "filter"),
         ("a", "POST", "/documents", r#"{"id": "x", "text": "cat", "metadata": 7}"#, "metadata"),
     ] {
@@ -68,4 +71,12 @@ async fn a_bad_request_says_why() {
         let error = answer["error"].as_str().unwrap_or_default();
         assert!(status == 400 && error.contains(said), "{uri} {body}: {status} {answer}");
     }
+}
+
+#[tokio::test]
+async fn a_second_name_of_a_tenant_is_refused() {
+    let service = Service::new();
+    let request = Request::builder().uri("/search?q=cat").header("x-tenant", "b").header("x-tenant", "a");
+    let response = service.routes.oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
 }
