@@ -25,6 +25,7 @@ const COLON_EDITORS: [&str; 3] = ["hx", "subl", "zed"];
 const ON_DESKTOP: [&str; 7] = ["html", "htm", "pdf", "docx", "odt", "epub", "eml"];
 
 /// Opens an address in the browser; `false` if there is no program that does.
+#[cfg(feature = "explore")]
 pub fn address(address: &str) -> bool {
     OPENERS.iter().any(|opener| silent(opener, address.as_ref()).spawn().is_ok())
 }
