@@ -5,9 +5,10 @@ use crate::scan::Kernel;
 use serde::Serialize;
 use std::fmt;
 
-/// The vector instructions that the library uses on this processor.  They are found when the program runs, so
-/// that one build is fast on every processor. Slow searches or a slow encoder on a new machine may be due to
-/// the ones that it lacks.
+/// The vector instructions that the library uses on this processor.
+///
+/// They are found when the program runs, so that one build is fast on every processor. Slow searches or a
+/// slow encoder on a new machine may be due to the ones that it lacks.
 ///
 /// ```
 /// println!("{}", ehi::Instructions::detect());
